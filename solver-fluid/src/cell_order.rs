@@ -1,5 +1,5 @@
-//! The order of particles inside of cells: by id, so that no sum over a cell depends on the order in which
-//! particles are stored.
+//! The order of particles inside of cells. It is by id, so that no sum over a cell depends on the order in
+//! which particles are stored.
 
 use std::ops::Range;
 
@@ -9,11 +9,11 @@ use rayon::prelude::*;
 /// Cells of one task.
 const CELLS: usize = 4096;
 
-/// Particles of a cell that are sorted by insertion, at most.
+/// Largest number of particles of a cell that are sorted by insertion.
 const FEW: usize = 32;
 
-/// Sorts the particles of every cell by id. `order` holds indices of particles, cell after cell; those of
-/// cell c begin at `start[c]`, and there is one more start than cells. Cells hold a few particles each.
+/// Sorts the particles of every cell by id. `order` holds indices of particles, cell after cell. The
+/// particles of cell c begin at `start[c]` and end at `start[c + 1]`. Cells hold a few particles each.
 pub(crate) fn sort_cells_by_id(start: &[u32], id: impl Fn(u32) -> ParticleId + Sync, order: &mut [u32]) {
     let cells = start.len() - 1;
     let mut rest = order;
@@ -31,8 +31,8 @@ pub(crate) fn sort_cells_by_id(start: &[u32], id: impl Fn(u32) -> ParticleId + S
     });
 }
 
-/// Sorts the particles of a cell by id. Most cells are nearly in order, and their particles' ids are far
-/// apart in memory: insertion reads each id once.
+/// Sorts the particles of a cell by id. Most cells are nearly in order, and the ids of their particles are
+/// far apart in memory. Sorting by insertion reads each id once.
 fn sort_by_id(id: impl Fn(u32) -> ParticleId, own: &mut [u32]) {
     if own.len() > FEW {
         return own.sort_unstable_by_key(|&i| id(i));

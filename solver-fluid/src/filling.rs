@@ -1,35 +1,33 @@
-//! Shapes filled with a fluid's particles, and the density at which the fluid then starts.
+//! Shapes filled with a fluid's particles.
 //!
 //! A lattice of the particles' spacing is at rest density beside a wall only if its first layer is half a
-//! spacing from the wall. So a shape that is *held* on a side, by a wall of the domain or by the face of
-//! another shape, starts half a spacing from that side. Between two sides that hold it a whole number of
-//! layers is spread evenly; axes that are not held on both sides make up for the stretch, so that the volume
-//! per particle stays `spacing^3`.
+//! spacing from the wall. A shape is *held* on a side by a wall of the domain or by the face of another
+//! shape. The particles of a held shape start half a spacing from this side. Between two sides that hold it,
+//! a whole number of layers is spread evenly. The spacing along other axes makes up for the stretch, so that
+//! the volume per particle stays `spacing^3`.
 
 use amalgam_particles::DVec3;
 use amalgam_particles::shapes::{MovingShape, POINTS_MAX, Shape, ShapeError};
 use amalgam_solver_kit::SectionError;
 
-/// Faces nearer than this touch, in spacings.
+/// Distance [spacings] up to which faces touch.
 const TOUCH: f64 = 1e-6;
-/// Deviation from the rest density, or from a shape's volume, from which on a start is told.
+/// Relative deviation from a shape's volume from which on a warning tells it.
 const TOLD: f64 = 0.02;
-/// Deviation from the rest density from which on a start is refused.
-const REFUSED: f64 = 0.1;
-/// Density over rest density to which layers may be pressed between two sides that hold them.
+/// Largest density over rest density of layers between two sides that hold them.
 const PRESSED: f64 = 1.01;
 
-/// A shape whose lattice can be moved: the box around it, along the domain's axes.
+/// The box around a shape whose lattice can be moved, along the domain's axes.
 struct Bounds {
     low: DVec3,
     high: DVec3,
-    /// Along which axes it ends in flat faces.
+    /// True for axes along which the shape ends in flat faces.
     flat: [bool; 3],
 }
 
 impl Bounds {
-    /// The box around a shape with flat or round sides along the domain's axes, whatever is cut out of it;
-    /// none for other shapes.
+    /// The box around the outline of a shape with flat or round sides along the domain's axes. There is none
+    /// for other shapes.
     fn of(body: &MovingShape) -> Option<Self> {
         if body.rotation.is_some() {
             return None;
@@ -51,7 +49,7 @@ impl Bounds {
         }
     }
 
-    /// True if a flat face of `other` lies on this one's face at `side` (0 low, 1 high) of `axis`.
+    /// True if a flat face of `other` lies on the face of `self` at `side` (0 low, 1 high) of `axis`.
     fn meets(&self, other: &Self, axis: usize, side: usize, touch: f64) -> bool {
         let gap = if side == 0 { self.low - other.high } else { other.low - self.high };
         let beside = |a: usize| self.low[a] < other.high[a] - touch && other.low[a] < self.high[a] - touch;
@@ -59,12 +57,13 @@ impl Bounds {
     }
 }
 
-/// Sides of a shape that are held, low and high along each axis.
+/// True for sides of a shape that are held, low and high along each axis.
 type Held = [[bool; 2]; 3];
 
-/// Reads the files that shapes name; the points of every body, up to the largest number of particles.
+/// Reads the files that shapes name, and returns the points [m] of every body.
 ///
-/// `walls` are the corners of the domain [m], where its faces hold the fluid.
+/// `walls` are the corners of the domain [m], infinite where a face does not hold the fluid. More than
+/// [`POINTS_MAX`] points are a fault.
 pub(crate) fn fill(
     shapes: &mut [MovingShape],
     spacing: f64,
@@ -147,7 +146,7 @@ fn layers(shape: &Bounds, held: &Held, spacing: f64) -> ([f64; 3], DVec3) {
     let free: Vec<usize> = (0..3).filter(|&axis| shape.flat[axis] && !between(axis)).collect();
     let density = |pitch: DVec3| (spacing / pitch).element_product();
     if free.is_empty() {
-        // Nothing gives way: rather too few layers than pressed ones.
+        // No axis can make up for the stretch. Too few layers are better than layers under pressure.
         while density(pitch(&counts)) > PRESSED {
             let most = (0..3)
                 .filter(|&axis| between(axis) && counts[axis] > 1.0)
@@ -166,11 +165,11 @@ fn layers(shape: &Bounds, held: &Held, spacing: f64) -> ([f64; 3], DVec3) {
     (counts, distance)
 }
 
-/// Points of an outline that is held somewhere and no whole number of spacings long.
+/// Points of an outline that is held on some side and is not a whole number of spacings long.
 fn fitted(outline: &Shape, shape: &Bounds, held: &Held, spacing: f64) -> Result<Vec<DVec3>, Vec<ShapeError>> {
     let (counts, pitch) = layers(shape, held, spacing);
     let whole = spacing * DVec3::from_array(counts);
-    // The same shape with whole layers, in whose sample layers are told apart.
+    // A shape of a whole number of layers, whose points are then moved layer by layer.
     let mut points = match *outline {
         Shape::Box { .. } => Shape::Box { min: DVec3::ZERO, max: whole }.sample(spacing)?,
         Shape::Cylinder { center, axis, radius, .. } => {
@@ -203,7 +202,7 @@ fn fitted(outline: &Shape, shape: &Bounds, held: &Held, spacing: f64) -> Result<
     Ok(points)
 }
 
-/// Says of boxes by how much they hold more or less fluid than their volume, where it is more than [`TOLD`].
+/// Warnings of boxes whose fluid differs from their volume by more than [`TOLD`].
 pub(crate) fn volume_warnings(shapes: &[MovingShape], bodies: &[Vec<DVec3>], spacing: f64) -> Vec<String> {
     let warning =
         |(k, (body, points)): (usize, (&MovingShape, &Vec<DVec3>))| {
@@ -220,40 +219,6 @@ pub(crate) fn volume_warnings(shapes: &[MovingShape], bodies: &[Vec<DVec3>], spa
         })
         };
     shapes.iter().zip(bodies).enumerate().filter_map(warning).collect()
-}
-
-/// Looks at the density at which a fluid starts: warns of more than [`TOLD`] above the rest density, and
-/// refuses more than [`REFUSED`]. `compressions` are densities over rest density, one per point of the bodies
-/// in turn.
-pub(crate) fn check_density(
-    bodies: &[Vec<DVec3>],
-    compressions: &[f64],
-    rest_density: f64,
-    faults: &mut Vec<SectionError>,
-) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let mut rest = compressions;
-    for (k, points) in bodies.iter().enumerate() {
-        let (own, others) = rest.split_at(points.len());
-        rest = others;
-        let densest = own.iter().zip(points).max_by(|(a, _), (b, _)| a.total_cmp(b));
-        let Some((&compression, place)) = densest.filter(|(compression, _)| **compression > 1.0 + TOLD)
-        else {
-            continue;
-        };
-        let message = format!(
-            "starts {:.1} % above the rest density, with {:.0} kg/m^3 at {place}: particles must be half a spacing \
-             from walls and a spacing from each other; write faces that lie whole spacings from the walls and from other shapes",
-            100.0 * (compression - 1.0),
-            compression * rest_density
-        );
-        if compression > 1.0 + REFUSED {
-            faults.push(SectionError::new(format!("shapes[{k}]"), message));
-        } else {
-            warnings.push(format!("shapes[{k}] {message}"));
-        }
-    }
-    warnings
 }
 
 #[cfg(test)]
@@ -276,16 +241,5 @@ mod tests {
         assert!(faults.is_empty() && warnings.len() == 1, "{faults:?} {warnings:?}");
         assert!(warnings[0].starts_with("shapes[1] holds 4.0 % less fluid"), "{warnings:?}");
         assert!(warnings[0].contains("12.500 spacings"), "{warnings:?}");
-    }
-
-    #[test]
-    fn density_at_the_start_is_passed_told_or_refused() {
-        let bodies = vec![vec![DVec3::ZERO; 2], vec![DVec3::ONE], vec![DVec3::X]];
-        let mut faults = Vec::new();
-        let warnings = check_density(&bodies, &[1.01, 0.5, 1.05, 1.2], 1000.0, &mut faults);
-        assert_eq!(warnings.len(), 1);
-        assert!(warnings[0].starts_with("shapes[1] starts 5.0 % above the rest density, with 1050 kg/m^3"));
-        assert_eq!(faults.len(), 1);
-        assert_eq!(faults[0].key, "shapes[2]");
     }
 }

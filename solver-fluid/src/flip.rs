@@ -15,8 +15,8 @@
 //!
 //! The velocities at faces go through all of these phases: `flip/face_velocity.rs`.
 //!
-//! Groups: members enter the transfer with their share of the group's inertia and with the group's velocity.
-//! The impulse that others give the group is a force on the grid, added after the old grid velocity has been
+//! Members enter the transfer with their part of their group's inertia and with the group's velocity. The
+//! impulse that others give the group is a force on the grid, added after the old grid velocity has been
 //! saved. Face densities are hybrid (`docs/theory/coupling.md`, "Integrating a meta-particle inside a
 //! participant").
 
@@ -67,8 +67,8 @@ pub struct FlipParameters {
     pub jitter: f64,
     /// Seed of the jitter.
     pub seed: u64,
-    /// Share of FLIP, the old velocity plus the grid's change, in the new velocity. The rest is PIC, the
-    /// grid's velocity.
+    /// Part of FLIP in the new velocity, 0 to 1. FLIP is a particle's old velocity plus the grid's change.
+    /// The rest is PIC, the grid's velocity.
     pub flip_ratio: f64,
     /// Dynamic viscosity [Pa s].
     pub viscosity: f64,

@@ -1,6 +1,6 @@
-//! A fluid as a participant: all that does not depend on the method by which it is computed.
+//! A fluid as a participant: the parts that do not depend on the method by which the fluid is computed.
 //!
-//! A [`FluidMethod`] computes forces and advances particles; [`Fluid`] is the [`Solver`] around it. It counts
+//! A [`FluidMethod`] computes forces and advances particles. [`Fluid`] is the [`Solver`] around it: it counts
 //! sub-steps, keeps the state between them, commits, lets particles appear and disappear, and saves.
 
 mod snapshot;
@@ -50,12 +50,13 @@ pub trait FluidMethod: Send + Sync + Sized + 'static {
     const STORAGE_PERIOD: u64;
     /// First bytes of a snapshot: method and version of the layout.
     const MAGIC: &'static [u8; 8];
-    /// Ends a message about a step that needs too many sub-steps: `the fluid is too fast for this step`.
+    /// The end of a message about a step that needs too many sub-steps, such as `the fluid is too fast for
+    /// this step`.
     const TOO_MANY_SUBSTEPS: &'static str;
-    /// Ends a message about a particle that is nowhere: `write a smaller cfl`.
+    /// The end of a message about a particle whose position is not finite, such as `write a smaller cfl`.
     const UNSTABLE: &'static str;
 
-    /// The method for `particles`, with loops of a given vector width, on which results do not depend.
+    /// The method for `particles`, with loops of a given vector width. Results do not depend on the width.
     fn new(parameters: Self::Parameters, particles: &Particles, width: Width) -> Self;
 
     /// Settings that every method has.
@@ -70,12 +71,13 @@ pub trait FluidMethod: Send + Sync + Sized + 'static {
     /// Takes the time at the start of a step [s], on which drags and fields of force depend.
     fn set_time(&mut self, time: f64);
 
-    /// Integration of the method, if it is not explicit.
+    /// The kind of integration, if it is not explicit.
     fn integration(&self) -> Option<Integration> {
         None
     }
 
-    /// Grid for which the method asks which cells particles of any participant occupy.
+    /// The grid whose occupied cells the method asks for. A cell is occupied if it holds particles of any
+    /// participant.
     fn occupancy_grid(&self) -> Option<Lattice> {
         None
     }
@@ -86,16 +88,16 @@ pub trait FluidMethod: Send + Sync + Sized + 'static {
     /// Sub-steps in a step that is `length` longest stable sub-steps long, not rounded up.
     fn substeps(length: f64) -> f64;
 
-    /// Work at the start of a step that does not depend on groups, with the largest speed [m/s].
+    /// Does the work of a step that does not depend on groups. The largest speed is `speed_max` [m/s].
     ///
     /// # Errors
-    /// A state that makes the step impossible.
+    /// The state makes the step impossible.
     fn begin(&mut self, particles: &Particles, speed_max: f64) -> Result<(), SolverError>;
 
     /// Integrates a stage tentatively: all sub-steps, the last one up to the velocities of free particles.
     ///
     /// # Errors
-    /// A fault that makes the integration impossible.
+    /// The integration is impossible.
     fn integrate(
         &mut self,
         particles: &Particles,
@@ -108,10 +110,10 @@ pub trait FluidMethod: Send + Sync + Sized + 'static {
     /// velocities [m/s] before it.
     fn velocities(&self, before: (&[DVec3], &[DVec3]), wanted: &[u32]) -> Vec<DVec3>;
 
-    /// Prepares [`Self::advance`]. `is_first` says whether the last sub-step is the first one.
+    /// Prepares [`Self::advance`]. `is_first` is true if the step has one sub-step.
     ///
     /// # Errors
-    /// A fault that makes the end of the step impossible.
+    /// The end of the step is impossible.
     fn prepare_advance(&mut self, _is_first: bool) -> Result<(), SolverError> {
         Ok(())
     }
@@ -135,26 +137,27 @@ pub trait FluidMethod: Send + Sync + Sized + 'static {
     /// Fields for frames.
     fn fields(&self, particles: &Particles) -> Vec<Field>;
 
-    /// Numbers beside the particles that a snapshot holds: where iterations start.
+    /// Numbers that a snapshot holds beside the particles: the values from which iterations start.
     fn memory(&self) -> Vec<f64> {
         Vec::new()
     }
 
-    /// Takes the part of this rank among particles that every rank has, and says which these are. Collective.
+    /// Takes this rank's part of the particles, of which every rank has all, and returns their indices.
+    /// Collective.
     ///
     /// # Errors
-    /// A method that cannot be cut among ranks.
+    /// The method cannot be cut among ranks.
     fn share(&mut self, _ranks: &Ranks, _particles: &Particles) -> Result<Vec<u32>, SolverError> {
         Err(SolverError("this method cannot be cut among ranks yet: run it as one, with more threads".into()))
     }
 
-    /// The rank to which each particle belongs after a step, on ranks that share the fluid; `step` steps were
-    /// committed. Collective.
+    /// The rank to which each particle belongs after `step` committed steps, if ranks share the fluid.
+    /// Collective.
     fn owners(&mut self, _particles: &Particles, _step: u64) -> Vec<u32> {
         Vec::new()
     }
 
-    /// Takes restored particles, and as many numbers as [`Self::memory`] gives.
+    /// Takes restored particles and the numbers of [`Self::memory`].
     fn restore(&mut self, particles: &Particles, memory: &[f64]);
 }
 
@@ -180,7 +183,7 @@ impl<M: FluidMethod> Fluid<M> {
         Self::with_width(parameters, particles, Width::of_machine())
     }
 
-    /// The same with loops of a given vector width, on which results do not depend.
+    /// A fluid of equal particles, with loops of a given vector width. Results do not depend on the width.
     pub fn with_width(parameters: M::Parameters, particles: Particles, width: Width) -> Self {
         let method = M::new(parameters, &particles, width);
         let sources = method.sources().clone();
@@ -206,7 +209,7 @@ impl<M: FluidMethod> Fluid<M> {
         self.stable_substep = self.method.stable_substep(self.speed_max);
     }
 
-    /// The cut of a step of `dt` [s].
+    /// Divides a step of `dt` [s] into sub-steps.
     fn cut(&self, dt: f64) -> Result<Cut, SolverError> {
         let stable = self.stable_substep;
         let substeps = M::substeps(dt / stable).ceil().max(1.0);
@@ -233,12 +236,12 @@ impl<M: FluidMethod> Fluid<M> {
         (born, dead)
     }
 
-    /// A column of all ranks, at the first one. Collective.
+    /// The columns of all ranks in one, at the first rank. Collective.
     fn all<T: bytemuck::Pod>(&self, own: &[T]) -> Option<Vec<T>> {
         self.ranks.gather(own.to_vec()).map(|columns| columns.concat())
     }
 
-    /// The first position or velocity that is not finite, as an error that names its particle.
+    /// Fails if a position or a velocity is not finite. The error names the particle.
     fn check_finite(&self) -> Result<(), SolverError> {
         let Particles { id, position, velocity, .. } = &self.particles;
         for (values, what) in [(position, "position"), (velocity, "velocity")] {
@@ -345,7 +348,7 @@ impl<M: FluidMethod> Solver for Fluid<M> {
         moves.apply(&self.ranks, id);
         moves.apply(&self.ranks, position);
         moves.apply(&self.ranks, velocity);
-        // Those of a fluid are all alike.
+        // All particles of a fluid have equal mass and radius.
         let Basics { particle_mass, radius: all, .. } = self.method.basics();
         mass.resize(id.len(), particle_mass);
         radius.resize(id.len(), all);

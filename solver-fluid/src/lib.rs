@@ -1,13 +1,14 @@
 //! The fluid solver: a participant made of fluid, by smoothed particle hydrodynamics ([`sph`]) or FLIP
 //! ([`flip`]).
 //!
-//! [`FluidProgram`] reads the method from a participant's section of the scene ([`section`]) and builds the
-//! solver: a [`fluid::Fluid`] around the method. Each method has a section of its own.
+//! [`FluidProgram`] reads the method from a participant's section of the scene ([`section`]). It builds the
+//! solver, a [`fluid::Fluid`] around the method. Each method has a section of its own.
 
 mod cell_order;
 mod filling;
 pub mod flip;
 pub mod fluid;
+mod initial_density;
 pub mod section;
 pub mod sources;
 pub mod sph;

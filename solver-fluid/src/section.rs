@@ -1,12 +1,14 @@
-//! Keys that the sections of both methods share: the method itself, emitters, sinks, and checks of positions.
+//! Parts that the sections of both methods share: the key `method`, emitters, sinks, fields of force, faces
+//! of the domain, and checks of values and positions.
 
-use amalgam_particles::DVec3;
-use amalgam_solver_kit::{SectionError, parse_section};
-use serde::Deserialize;
+use amalgam_particles::shapes::MovingShape;
+use amalgam_particles::{DVec3, ParticleId, Particles};
+use amalgam_solver_kit::{DragSettings, Fields, ForceSettings, SectionError, parse_section, renamed_keys};
+use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::sources::{Emitter, Sink, Sources};
 
-/// Most sub-steps of a step, whatever the section asks for.
+/// The largest number of sub-steps in a step.
 pub const SUBSTEPS_MAX: u32 = 100;
 
 /// Method that computes a fluid: the key `method`.
@@ -23,7 +25,7 @@ pub enum Method {
 /// The method that a section asks for.
 ///
 /// # Errors
-/// If the section is no TOML, or there is no such method.
+/// The section is no TOML, or there is no such method.
 pub fn method(section: &str) -> Result<Method, Vec<SectionError>> {
     #[derive(Deserialize)]
     struct Only {
@@ -31,6 +33,76 @@ pub fn method(section: &str) -> Result<Method, Vec<SectionError>> {
         method: Method,
     }
     parse_section(section).map(|Only { method }| method)
+}
+
+/// Parses the section of a method. `renamed` are pairs of an earlier name of a key and its name now. An
+/// earlier name is a fault.
+pub(crate) fn parse<T: DeserializeOwned>(
+    section: &str,
+    renamed: &[(&str, &str)],
+) -> Result<T, Vec<SectionError>> {
+    let faults = renamed_keys(section, renamed);
+    if faults.is_empty() { parse_section(section) } else { Err(faults) }
+}
+
+/// Takes winds, layers that damp, and fields of force out of a section, and checks them.
+pub(crate) fn take_fields(
+    (drags, forces): (&mut Vec<DragSettings>, &mut Vec<ForceSettings>),
+    faults: &mut Vec<SectionError>,
+) -> Fields {
+    Fields::new(std::mem::take(drags), std::mem::take(forces)).unwrap_or_else(|errors| {
+        faults.extend(errors);
+        Fields::default()
+    })
+}
+
+/// Particles of equal mass [kg] and radius [m] at the points [m] of `bodies`, which fill `shapes`. `place`
+/// gives the particle's position from its point.
+pub(crate) fn particles(
+    (shapes, bodies): (&[MovingShape], &[Vec<DVec3>]),
+    (mass, radius): (f64, f64),
+    place: impl Fn(&MovingShape, ParticleId, DVec3) -> DVec3,
+) -> Particles {
+    let mut particles = Particles::default();
+    for (points, body) in bodies.iter().zip(shapes) {
+        for &point in points {
+            let id = ParticleId(particles.len() as u64);
+            let point = place(body, id, point);
+            particles.push(id, point, body.velocity_at(point), mass, radius, false);
+        }
+    }
+    particles
+}
+
+/// Faults of a section's values.
+#[derive(Default)]
+pub(crate) struct Faults(pub(crate) Vec<SectionError>);
+
+impl Faults {
+    /// Adds a fault of `key` unless its value is `ok`.
+    pub(crate) fn check(&mut self, ok: bool, key: &str, rule: &str) {
+        if !ok {
+            self.0.push(SectionError::new(key, rule));
+        }
+    }
+
+    /// A value, if it is given, must be positive and finite.
+    pub(crate) fn positive(&mut self, key: &str, value: impl Into<Option<f64>>, example: &str) {
+        let ok = value.into().is_none_or(|value| value > 0.0 && value.is_finite());
+        self.check(ok, key, &format!("must be positive: write e.g. {key} = {example}"));
+    }
+
+    /// A value, if it is given, must be finite and not negative.
+    pub(crate) fn not_negative(&mut self, key: &str, value: impl Into<Option<f64>>, example: &str) {
+        let ok = value.into().is_none_or(|value| value >= 0.0 && value.is_finite());
+        self.check(ok, key, &format!("must not be negative: write e.g. {key} = {example}"));
+    }
+
+    /// A number of sub-steps must be from 1 to [`SUBSTEPS_MAX`].
+    pub(crate) fn substeps_max(&mut self, value: u32, example: u32) {
+        let rule = format!("must be from 1 to {SUBSTEPS_MAX}: write e.g. substeps_max = {example}");
+        self.check((1..=SUBSTEPS_MAX).contains(&value), "substeps_max", &rule);
+    }
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -112,7 +184,8 @@ pub(crate) fn default_substeps_max() -> u32 {
     1
 }
 
-/// All points must lie in a box; `advice` names the alternative to moving them.
+/// Adds a fault for each body with points outside of a box. `advice` says what to write instead of moving
+/// them.
 pub(crate) fn check_inside(
     (low, high): (DVec3, DVec3),
     bodies: &[Vec<DVec3>],
@@ -132,7 +205,7 @@ pub(crate) fn check_inside(
     }
 }
 
-/// The sources that a section asks for; `next_id` is that of the first particle emitted.
+/// The sources that a section asks for. The first particle emitted has the id `next_id`.
 pub(crate) fn sources(
     emitters: &[EmitterSection],
     sinks: &[SinkSection],
@@ -156,32 +229,32 @@ pub(crate) fn sources(
     }
 }
 
-/// Faults of emitters and sinks by themselves.
+/// Faults in the values of emitters and sinks. [`check_emitters`] compares them with the domain.
 pub(crate) fn source_faults(emitters: &[EmitterSection], sinks: &[SinkSection]) -> Vec<SectionError> {
-    let mut faults = Vec::new();
-    let mut check = |ok: bool, key: String, rule: &str| {
-        if !ok {
-            faults.push(SectionError::new(key, rule));
-        }
-    };
+    let mut faults = Faults::default();
     let positive = |value: f64| value > 0.0 && value.is_finite();
     for (k, emitter) in emitters.iter().enumerate() {
         let key = |name: &str| format!("emitters[{k}].{name}");
-        check(emitter.center.is_finite(), key("center"), "must be finite");
+        faults.check(emitter.center.is_finite(), &key("center"), "must be finite");
         let axis_ok = positive(emitter.axis.length_squared());
-        check(axis_ok, key("axis"), "must be a direction: write e.g. axis = [0, 0, -1]");
-        check(positive(emitter.radius), key("radius"), "must be positive: write e.g. radius = 0.05");
-        check(positive(emitter.speed), key("speed"), "must be positive: write e.g. speed = 1.0");
-        check(positive(emitter.until), key("until"), "must be a positive time: write e.g. until = 2.0");
+        faults.check(axis_ok, &key("axis"), "must be a direction: write e.g. axis = [0, 0, -1]");
+        faults.check(positive(emitter.radius), &key("radius"), "must be positive: write e.g. radius = 0.05");
+        faults.check(positive(emitter.speed), &key("speed"), "must be positive: write e.g. speed = 1.0");
+        faults.check(
+            positive(emitter.until),
+            &key("until"),
+            "must be a positive time: write e.g. until = 2.0",
+        );
     }
     for (k, sink) in sinks.iter().enumerate() {
         let ok = sink.min.cmplt(sink.max).all() && sink.min.is_finite() && sink.max.is_finite();
-        check(ok, format!("sinks[{k}].max"), "must be above min along each axis");
+        faults.check(ok, &format!("sinks[{k}].max"), "must be above min along each axis");
     }
-    faults
+    faults.0
 }
 
-/// The layers of an emitter must be inside of the domain; `advice` is what to write instead of moving it.
+/// Adds a fault for each emitter whose layer reaches out of the domain. `advice` says what to write instead
+/// of moving it.
 pub(crate) fn check_emitters(
     sources: &Sources,
     spacing: f64,

@@ -1,8 +1,8 @@
 //! Sources of fluid: discs that emit particles, and boxes that remove them.
 //!
-//! A disc emits layers of a square lattice of the particles' spacing, each when the last one has moved on by
-//! a spacing: the emitted fluid is at rest density. Particles appear and disappear at the end of a step; ids
-//! are never used again.
+//! A disc emits layers of a square lattice of the particles' spacing. It emits a layer when the last layer
+//! has moved on by a spacing, so that the emitted fluid is at rest density. Particles appear and disappear at
+//! the end of a step. Ids are never used again.
 
 use amalgam_particles::{DVec3, ParticleId, Particles};
 use amalgam_solver_kit::{ExactSum, Ranks};
@@ -43,7 +43,7 @@ impl Emitter {
             .collect()
     }
 
-    /// Layers emitted before a time [s], the first one at 0.
+    /// Number of layers emitted before a time [s]. The first layer is emitted at 0.
     fn layers_before(&self, time: f64, spacing: f64) -> u64 {
         (time.min(self.until) * self.speed / spacing).ceil() as u64
     }
@@ -70,7 +70,7 @@ impl Sink {
     }
 }
 
-/// All of a fluid's emitters and sinks, and how far they are.
+/// All emitters and sinks of a fluid, and their state.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// The discs that emit.
@@ -96,8 +96,8 @@ impl Sources {
         self.emitters.is_empty() && self.sinks.is_empty()
     }
 
-    /// Passes `dt` [s]: removes the particles in sinks, then appends the emitted ones, each of `mass` [kg]
-    /// and `radius` [m]. The first rank gets all that are emitted. Collective.
+    /// Advances by `dt` [s]: removes the particles in sinks, then appends the emitted particles, each of
+    /// `mass` [kg] and `radius` [m]. The first rank gets all emitted particles. Collective.
     pub(super) fn pass(
         &mut self,
         dt: f64,

@@ -1,4 +1,4 @@
-//! The state between the sub-steps of a step that is not committed.
+//! The state between the sub-steps of a step that is not committed yet.
 
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles, reduce};
 
@@ -8,7 +8,7 @@ pub(crate) type Columns = (Vec<DVec3>, Vec<DVec3>);
 /// Positions and velocities before the last sub-step of a tentative integration.
 #[derive(Default)]
 pub struct Tentative {
-    /// Empty if there is one sub-step: then they are the committed ones.
+    /// Empty in the first sub-step, before which the committed state holds.
     columns: Columns,
     /// Bound of the speed of free particles after the last sub-step [m/s].
     pub(crate) speed_bound: f64,
@@ -22,7 +22,7 @@ impl Tentative {
         self.speed_bound = speed_max;
     }
 
-    /// True if there is one sub-step.
+    /// True if the last sub-step is the first of its step.
     pub(crate) fn is_committed(&self) -> bool {
         self.columns.0.is_empty()
     }
@@ -36,7 +36,7 @@ impl Tentative {
         }
     }
 
-    /// Takes them out, to be advanced and [put back](Self::put).
+    /// Takes the columns out, to be advanced and [put back](Self::put).
     pub(crate) fn take(&mut self, particles: &Particles) -> Columns {
         if self.is_committed() {
             self.columns.0.clone_from(&particles.position);
@@ -51,7 +51,7 @@ impl Tentative {
         self.speed_bound = speed_bound;
     }
 
-    /// Takes the particles' own columns out, to be committed: those of free particles as before the last
+    /// Takes the particles' own columns out, to be committed. Free particles get their state before the last
     /// sub-step.
     pub(crate) fn take_committed(&self, groups: &GroupMap, particles: &mut Particles) -> Columns {
         let mut position = std::mem::take(&mut particles.position);
@@ -67,7 +67,8 @@ impl Tentative {
     }
 }
 
-/// Largest speed of moving particles, and whether all is finite: noted in passing by loops that move them.
+/// The largest speed of particles, and a flag for values that are not finite. Loops that move particles find
+/// both in passing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Extremes {
     /// The largest square of a speed [m^2/s^2].
@@ -81,7 +82,7 @@ impl Extremes {
     pub(crate) fn include(&mut self, position: DVec3, velocity: DVec3) {
         let square = velocity.length_squared();
         self.speed_squared = self.speed_squared.max(square);
-        // Infinite or NaN where a term is.
+        // The sum is infinite or NaN if a term is.
         self.not_finite |= !(position.element_sum() + square).is_finite();
     }
 

@@ -4,7 +4,8 @@ mod common;
 
 use amalgam_particles::{DVec3, random};
 use amalgam_solver_fluid::sph::{
-    Formulation, Points, SphParameters, evaluation::Evaluation, kernel::Kernel, section,
+    Artificial, Formulation, Morris, Mueller, Points, SphParameters, Xsph, evaluation::Evaluation,
+    kernel::Kernel, section,
 };
 use common::world;
 
@@ -80,11 +81,11 @@ fn check(section: &str, domain: DVec3) {
                 let slope = pressure_kernel.slope_over_distance(x.distance(y)) / slope.moment;
                 let shear = velocities[i] - v;
                 let pair = match parameters.formulation {
-                    Formulation::Laminar { viscosity } => {
+                    Formulation::Morris(Morris { viscosity }) => {
                         -mass * (pressure(i) / rho_i.powi(2) + pressure(j) / rho_j.powi(2)) * gradient
                             + 2.0 * viscosity * mass / (rho_i * rho_j) * slope * shear
                     }
-                    Formulation::Artificial { alpha } => {
+                    Formulation::Artificial(Artificial { alpha }) => {
                         let h = 0.5 * parameters.support_radius;
                         let approach = h * shear.dot(x - y).min(0.0) / (x.distance_squared(y) + 0.01 * h * h);
                         let drag =
@@ -92,7 +93,7 @@ fn check(section: &str, domain: DVec3) {
                         let pressures = pressure(i) / rho_i.powi(2) + pressure(j) / rho_j.powi(2);
                         -mass * (pressures + drag) * gradient
                     }
-                    Formulation::Xsph { epsilon } => {
+                    Formulation::Xsph(Xsph { epsilon }) => {
                         let support = parameters.support_radius;
                         let rate = epsilon * state.sound_speed / (0.5 * support);
                         let moment = kernel.second_moment(parameters.spacing) / (0.2 * support * support);
@@ -101,7 +102,7 @@ fn check(section: &str, domain: DVec3) {
                         -mass * pressures * gradient
                             - rate * mass * state.rest_density / (rho_i * rho_j) * weight * shear
                     }
-                    Formulation::Mueller { viscosity } => {
+                    Formulation::Mueller(Mueller { viscosity, .. }) => {
                         let support = parameters.support_radius;
                         let t = (1.0 - x.distance(y) / support).max(0.0);
                         let laplacian = 45.0 / (std::f64::consts::PI * support.powi(5)) * t

@@ -1,6 +1,6 @@
 //! Kinds of cells, and of faces between two cells.
 
-/// Kinds of cells, in bits that tell what two cells beside a face have in common.
+/// Kinds of cells, as bits, so that the kinds of the two cells beside a face can be combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Cell {
@@ -9,9 +9,9 @@ pub(super) enum Cell {
     Foreign = OPEN,
     /// Holds particles of this fluid.
     Fluid = OPEN | FLUID,
-    /// Holds particles of this fluid, too few to fill it: see `flip/density_correction.rs`.
+    /// Holds particles of this fluid, but too few to fill it: see `flip/density_correction.rs`.
     Spray = SPRAY,
-    /// Around the domain.
+    /// Lies around the domain.
     Wall = WALL,
 }
 
@@ -35,7 +35,7 @@ impl Sides {
         Self { either: a | b, both: a & b }
     }
 
-    /// True if the pressure pushes through the face: a side is open and none a wall.
+    /// True if the pressure acts on the face: a side is open and none is a wall.
     #[inline(always)]
     pub(super) fn feel_pressure(self) -> bool {
         self.either & (OPEN | WALL) == OPEN

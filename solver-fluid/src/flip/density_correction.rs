@@ -1,13 +1,14 @@
 //! Deviation of the number of particles around a cell from the number at rest density, and its correction.
 //!
-//! *Spray*: where particles are few, they do not fill their cells, and nothing makes them incompressible: they fly on
-//! their own until they are near enough to others.
+//! *Spray*: a few particles do not fill their cells and are not incompressible. They fly freely until they
+//! are near enough to other particles.
 //!
-//! *Density projection* [Kugelstadt2021]: the projection of velocities keeps the volume of what is full, but
-//! does not know how many particles a cell holds. Errors of advection add up, and gaps that have opened stay
-//! open. Therefore free particles travel, beside the grid's velocity, with `-grad psi`, where `div (-grad
-//! psi)` is what takes the density to the rest density within the relaxation time. They are moved, not
-//! accelerated: their velocities stay as they are.
+//! *Density projection* [Kugelstadt2021]: the projection of velocities keeps the volume of full cells, but it
+//! does not know how many particles a cell holds. Errors of advection add up, and gaps stay open. Therefore
+//! free particles travel with the velocity `-grad psi` beside the grid's velocity. Its divergence `div (-grad
+//! psi)` is the relative deviation of the density over the relaxation time, so that it takes the density to
+//! the rest density within this time. The particles are moved and not accelerated: their own velocities do
+//! not change.
 
 use rayon::prelude::*;
 
@@ -17,14 +18,14 @@ use super::group_members::MemberContributions;
 use super::particle_to_grid::ParticleToGrid;
 use super::pressure::{BLOCK, Split};
 
-/// Density relative to the rest density below which particles are spray, if it is below it in all cells
-/// around too. A full sheet, one cell thick, has 0.67.
+/// Density relative to the rest density below which particles of a cell are spray, if the cells around it are
+/// below it too. A full sheet, one cell thick, has 0.67.
 const SPRAY: f32 = 0.5;
 
-/// The largest deviation from the rest density that counts, relative to it, as in [Kugelstadt2021].
+/// Limit of the relative deviation from the rest density, as in [Kugelstadt2021].
 const DEVIATION_MAX: f64 = 0.5;
 
-/// A cell's neighbours: the face towards each, along which axis, and its number.
+/// A cell's six neighbours, each as the face towards it, the axis of the face, and the neighbour's number.
 #[inline(always)]
 pub(super) fn around(grid: &Grid, at: usize) -> [(usize, usize, usize); 6] {
     let [x, y, z] = grid.strides();
@@ -38,9 +39,9 @@ pub(super) fn around(grid: &Grid, at: usize) -> [(usize, usize, usize); 6] {
     ]
 }
 
-/// Density in the cells that hold particles, relative to the rest density: the mean of what the particles
-/// bring to a cell's six faces. Behind a wall stands the mirror image. `full` is the number of particles in a
-/// cell at rest density.
+/// Finds the density in the cells that hold particles, relative to the rest density. It is the mean of the
+/// weights that particles bring to a cell's six faces, over `full`, the number of particles in a cell at rest
+/// density. At a wall the mirror image brings the other half of the weight.
 fn measure(grid: &Grid, transferred: &ParticleToGrid, full: f64, density: &mut Vec<f32>) {
     let scale = (1.0 / (6.0 * full)) as f32;
     density.resize(grid.len(), 0.0);
@@ -74,7 +75,7 @@ pub(super) fn measure_and_mark_spray(grid: &Grid, full: f64, transferred: &mut P
     transferred.density = density;
 }
 
-/// The state from which the density projection starts.
+/// The state from which the right-hand side of the density projection follows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DensityCorrection<'a> {
     pub(super) grid: &'a Grid,
@@ -86,7 +87,8 @@ pub(super) struct DensityCorrection<'a> {
 }
 
 impl DensityCorrection<'_> {
-    /// Deviation of each cell's density from the rest density, relative to it; the largest.
+    /// Sets the relative deviation of each cell's density from the rest density. Returns its largest
+    /// magnitude.
     pub(super) fn deviations(&self, result: &mut Split<f64>) -> f64 {
         let mut largest = 0.0;
         for (colour, result) in result.iter_mut().enumerate() {
@@ -101,8 +103,9 @@ impl DensityCorrection<'_> {
         largest
     }
 
-    /// A lack of density counts only inside of the fluid: not beside air or spray, for there is its surface,
-    /// nor beside others, for they take up room that is not known here.
+    /// The relative deviation that counts. A lack of density counts only inside of the fluid. It does not
+    /// count at the surface, beside air or spray, nor beside other participants, whose volume is not known
+    /// here.
     fn deviation(&self, at: usize) -> f64 {
         let deviation = f64::from(self.transferred.density[at]) - 1.0;
         if deviation >= 0.0 {
@@ -115,7 +118,7 @@ impl DensityCorrection<'_> {
         if !around.iter().all(inside) {
             return 0.0;
         }
-        // Nor does what a neighbour lacks that is at the surface.
+        // The lack of weight at a face towards a cell at the surface does not count either.
         let lack = |&(face, axis, next): &(usize, usize, usize)| {
             let weight = f64::from(self.transferred.at(axis, face)[0]) / self.full;
             if self.is_surface(next) { (1.0 - weight).max(0.0) } else { 0.0 }

@@ -1,5 +1,5 @@
-//! Velocities at faces in the air: the mean of the known velocities around them, one layer of faces after the
-//! other.
+//! Velocities at faces in the air. Each is the mean of the known velocities at the faces around it, one layer
+//! of faces after the other.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use super::pressure::BLOCK;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExtrapolatedFace {
     pub(super) face: usize,
-    /// One bit per neighbour, in the order of [`neighbours`].
+    /// A bit for each neighbour of known velocity, in the order of [`neighbours`].
     pub(super) known: u8,
 }
 
@@ -26,8 +26,8 @@ pub(super) fn neighbours(grid: &Grid) -> [isize; 6] {
 }
 
 impl ExtrapolatedFace {
-    /// Mean of the values that `at` finds at the known faces. `around` has the offsets of the six faces
-    /// around.
+    /// Mean of the values that `at` gives for the known neighbours. `around` are the offsets of the six
+    /// neighbours.
     pub(super) fn mean(&self, around: [isize; 6], at: impl Fn(usize) -> [f64; 2]) -> [f64; 2] {
         let mut sums = [0.0; 2];
         for (_, shift) in around.into_iter().enumerate().filter(|(n, _)| self.known >> n & 1 != 0) {
@@ -38,7 +38,7 @@ impl ExtrapolatedFace {
     }
 }
 
-/// The means of what `at` finds at the known ones around these faces.
+/// The means of the values that `at` gives for the known neighbours of each face.
 pub(super) fn means(
     grid: &Grid,
     at: impl Fn(usize) -> [f64; 2] + Sync,
@@ -48,7 +48,7 @@ pub(super) fn means(
     faces.par_iter().with_min_len(BLOCK).map(|beside| beside.mean(around, &at)).collect()
 }
 
-/// Faces of an axis whose velocity is not known, beside known ones.
+/// Faces of an axis whose velocity is not known and that have neighbours of known velocity.
 pub(super) fn faces_to_extrapolate(
     grid: &Grid,
     width: Width,
@@ -64,7 +64,8 @@ pub(super) fn faces_to_extrapolate(
     marked(first..last + 1, mark).map(|(face, known)| ExtrapolatedFace { face, known }).collect()
 }
 
-/// Faces to which `mark`, given the first one of a block, gives a mark that is not zero, and their marks.
+/// The faces that get a mark other than zero, and their marks. `mark` sets the marks of a block of faces, of
+/// which it gets the first.
 pub(super) fn marked(
     faces: Range<usize>,
     mark: impl Fn(usize, &mut [u8]) + Sync + Send,
@@ -74,7 +75,7 @@ pub(super) fn marked(
         let mut marks = [0; BLOCK];
         mark(begin, &mut marks[..BLOCK.min(end - begin)]);
         let mut some = Vec::new();
-        // Few have one.
+        // Few faces have a mark, so that eight are looked at together.
         for (n, eight) in marks.as_chunks::<8>().0.iter().enumerate().filter(|(_, eight)| **eight != [0; 8]) {
             for (l, &mark) in eight.iter().enumerate().filter(|(_, mark)| **mark != 0) {
                 some.push((begin + 8 * n + l, mark));
@@ -112,8 +113,8 @@ impl Task for MarkKnown<'_> {
             let brought = sixteen(&brought[first..]);
             let (own, lower) = (sixteen(&cell[first..]), sixteen(&cell[first - stride..]));
             for l in 0..LANES {
-                // Between air and a wall there is nothing that others could be carried on from: it would slow
-                // down what flies past the wall.
+                // A face between air and a wall is not known: extrapolated from there, the wall's velocity
+                // would slow down fluid that flies past.
                 let sides = Sides::new([own[l], lower[l]]);
                 known[l] = sides.contain(OPEN) | (brought[l] & sides.contain(SPRAY));
             }
@@ -121,7 +122,7 @@ impl Task for MarkKnown<'_> {
     }
 }
 
-/// Marks the faces of a block that are not known and through which the pressure pushes.
+/// Marks the faces of a block that are not known and on which the pressure acts.
 pub(super) struct MarkMissing<'a> {
     /// The first face.
     pub(super) begin: usize,
@@ -146,8 +147,8 @@ impl Task for MarkMissing<'_> {
     }
 }
 
-/// Marks the faces of a block that are not known but beside known ones, with a bit for each of those; not
-/// those of walls.
+/// Marks the faces of a block that are not known, with a bit for each known neighbour. Faces of walls get no
+/// mark.
 pub(super) struct MarkFacesToExtrapolate<'a> {
     /// The first face.
     pub(super) begin: usize,
@@ -157,7 +158,7 @@ pub(super) struct MarkFacesToExtrapolate<'a> {
     pub(super) stride: usize,
     pub(super) cell: &'a [Cell],
     pub(super) known: &'a [bool],
-    /// Zero.
+    /// Marks, which must be zero before.
     pub(super) marks: &'a mut [u8],
 }
 

@@ -1,5 +1,5 @@
-//! Velocities of faces before the projection: what the particles brought, changed by gravity and by the
-//! impulses of groups.
+//! Velocities of faces before the projection: the velocities that particles brought, changed by gravity, by
+//! the impulses of groups, and by viscosity, drags and fields of force.
 
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{LANES, Lanes, Task};
@@ -12,7 +12,7 @@ use super::grid::{Faces, Grid};
 use super::group_members::FaceContribution;
 use super::particle_to_grid::{CHUNK, ParticleToGrid};
 
-/// Least density of a face, relative to the fluid's own: what is not fluid still has some inertia
+/// Least density of a face, relative to the rest density, so that each face has some inertia
 /// (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant").
 const DENSITY_MIN: f64 = 1e-3;
 
@@ -41,8 +41,8 @@ pub(super) struct FaceForces<'a> {
     pub(super) version: ForcesVersion,
 }
 
-/// Velocity before the projection and before the sub-step, whether they are known, and the conductance of a
-/// face.
+/// State of a face: its velocity before the projection and before the sub-step [m/s], true if they are known,
+/// and its conductance [m s/kg / m^2].
 pub(super) type FaceState = (f64, f64, bool, f32);
 
 impl FaceForces<'_> {
@@ -54,20 +54,21 @@ impl FaceForces<'_> {
         self.face(axis, (self.transferred.at(axis, face), outside), contribution, Sides::new(cells))
     }
 
-    /// The velocity that particles take besides their share of the old one, before the projection [m/s].
+    /// The magnitude of the velocity that particles take before the projection, beside `flip_ratio` times
+    /// their old velocity [m/s].
     #[inline(always)]
     pub(super) fn update(&self, velocity: f64, old: f64) -> f64 {
         (velocity - self.parameters.flip_ratio * old).abs()
     }
 
-    /// Conductance of a face in the midst of the fluid.
+    /// Conductance of a face inside of the fluid: `dt / (h^2 rho0)`.
     pub(super) fn conductance_inside(&self) -> f32 {
         let h = self.grid.cell_size;
         (self.version.dt / (h * h * self.parameters.rest_density)) as f32
     }
 
-    /// The state of a face, from its sums, the impulses by viscosity, drags and fields of force and the cells
-    /// beside it.
+    /// The state of a face, from its sums over particles, the impulse by viscosity, drags and fields of
+    /// force, the contribution of members, and the cells beside it.
     #[inline(always)]
     fn face(
         &self,
@@ -95,15 +96,15 @@ impl FaceForces<'_> {
         let density = total / (h * h * h);
         let density = if density > least { density } else { least };
         let density = if sides.are_fluid() && contribution.is_none() { rest } else { density };
-        // Not zero, however heavy the face between two unknowns is.
+        // Between two unknowns it must not be rounded to zero, however heavy the face is.
         let conductance = f64::max(dt / (h * h * density), f64::from(f32::MIN_POSITIVE));
         let conductance = if sides.feel_pressure() { conductance } else { 0.0 };
         (if known { velocity } else { 0.0 }, if known { old } else { 0.0 }, known, conductance as f32)
     }
 }
 
-/// Adds the impulses by drags and fields of force at faces [kg m/s] in a sub-step that begins at a time and
-/// has a length [s].
+/// Adds the impulses by drags and fields of force at faces [kg m/s]. `step` are the start and the length of
+/// the sub-step [s].
 pub(super) fn add_fields(
     (grid, parameters): (&Grid, &FlipParameters),
     transferred: &ParticleToGrid,
@@ -118,7 +119,7 @@ pub(super) fn add_fields(
         faces.for_each(|(face, impulse)| {
             let [weight, moved] = transferred.at(axis, face).map(f64::from);
             if weight > 0.0 {
-                // A drag treats all directions alike, and each alone.
+                // A drag acts on each direction by itself and on all directions alike.
                 let velocity = DVec3::splat(moved / weight);
                 let change = parameters.fields.change((grid.middle(axis, face), velocity), step);
                 *impulse += parameters.particle_mass * weight * change[axis];
@@ -127,9 +128,8 @@ pub(super) fn add_fields(
     }
 }
 
-/// Velocities and conductances of a block of faces without members. Faces before the column's first `stride`
-/// are in the domain's walls. Returns the largest velocity that particles take there besides their share of
-/// the old one [m/s].
+/// Sets the states of a block of faces without members. Faces before the column's first `stride` are in the
+/// domain's walls. Returns the largest [`FaceForces::update`] of the block [m/s].
 pub(super) struct ApplyForces<'a> {
     pub(super) forces: &'a FaceForces<'a>,
     pub(super) axis: usize,

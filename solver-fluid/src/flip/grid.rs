@@ -4,11 +4,12 @@ use amalgam_particles::{DVec3, Lattice};
 
 use super::arithmetic::kept;
 
-/// Entries before the first and behind the last layer of a column, so that a chunk of lanes, moved on to a
-/// neighbour's place, stays inside.
+/// Number of entries before the first and behind the last layer of a column. A chunk of lanes that is shifted
+/// to the place of a neighbour then stays inside of the column.
 const MARGIN: usize = 32;
 
-/// The last bit of a sum with this number stands for 1, and the sum's lowest 32 count up from 0.
+/// The last bit of a sum with this number stands for 1, so that the lowest 32 bits of the sum are the integer
+/// that was added.
 const UNIT: f64 = 1.5 * (1u64 << 52) as f64;
 
 /// Columns of faces, one for each axis.
@@ -17,9 +18,9 @@ pub(super) type Faces<T> = [Vec<T>; 3];
 /// Cubic cells over a box, with one layer of walls around them.
 ///
 /// Columns of cells and of faces share one numbering. The face of axis d with the number of a cell is the
-/// cell's lower one; those at the far sides have the numbers of the walls there. A row and a layer have an
-/// odd number of entries: neighbours along every axis have numbers of different parity, so that the parity of
-/// a number is a cell's colour.
+/// cell's lower face along d. The faces at the far side of the domain have the numbers of the wall cells
+/// there. A row and a layer have an odd number of entries. So the numbers of neighbours along every axis have
+/// different parity, and the parity of a number is a cell's colour.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grid {
     /// Lower corner [m].
@@ -34,9 +35,9 @@ pub(super) struct Grid {
 
 /// `N` positions among the faces of each axis.
 ///
-/// For each axis the number of the lowest of the eight faces around a position, and the part of the way to
-/// the next one along each direction, where faces lie on the walls of cells ([`ON_WALLS`]) and where they lie
-/// in their middles ([`IN_MIDDLES`]).
+/// For each axis it holds the number of the lowest of the eight faces around a position. For each direction
+/// it holds the part of the way from there to the next face. This part has two values: one for faces that lie
+/// on the walls of cells along the direction ([`ON_WALLS`]), one for faces in their middles ([`IN_MIDDLES`]).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FacePlaces<const N: usize> {
     /// By axis.
@@ -60,7 +61,7 @@ impl Grid {
         Self { origin, cell_size, cells, row, layer: row * ((cells[1] + 2) | 1) }
     }
 
-    /// Entries of a layer, of equal k.
+    /// Number of entries of a layer, whose cells have equal k.
     pub(super) fn layer(&self) -> usize {
         self.layer
     }
@@ -80,7 +81,7 @@ impl Grid {
         (self.layer * self.layers() + 2 * MARGIN).next_multiple_of(32)
     }
 
-    /// The number of a cell. -1 and the number of cells along an axis are walls.
+    /// The number of a cell. The coordinates -1, as a wrapped integer, and `cells` of an axis are walls.
     #[inline(always)]
     pub(super) fn index(&self, [i, j, k]: [usize; 3]) -> usize {
         let next = |n: usize| n.wrapping_add(1);
@@ -93,14 +94,14 @@ impl Grid {
         [1, self.row, self.layer]
     }
 
-    /// The cell of a position, the nearest one for positions outside.
+    /// The cell of a position [m]; the nearest cell for a position outside.
     #[inline]
     pub(super) fn cell(&self, position: DVec3) -> [usize; 3] {
         let scaled = ((position - self.origin) * (1.0 / self.cell_size)).to_array();
         std::array::from_fn(|axis| (scaled[axis].max(0.0) as usize).min(self.cells[axis] - 1))
     }
 
-    /// The grid as others know it.
+    /// Origin and cell size of the grid, which other participants are told.
     pub(super) fn lattice(&self) -> Lattice {
         Lattice { origin: self.origin, cell_size: self.cell_size }
     }
@@ -114,7 +115,7 @@ impl Grid {
     pub(super) fn middle(&self, axis: usize, face: usize) -> DVec3 {
         let n = face.saturating_sub(MARGIN);
         let [i, j, k] = [n % self.layer % self.row, n % self.layer / self.row, n / self.layer];
-        // The first row, column and layer are of walls; a face is half a cell below the middle of its cell.
+        // The first row, column and layer are walls, and a face is half a cell below the middle of its cell.
         let mut at = DVec3::new(i as f64, j as f64, k as f64) - 0.5;
         at[axis] -= 0.5;
         self.origin + self.cell_size * at
@@ -140,8 +141,8 @@ impl Grid {
         start..start + self.cells[0]
     }
 
-    /// Numbers of the cells of positions, one column per direction: of the nearest cell for positions
-    /// outside.
+    /// Numbers of the cells of positions [m], one column per direction. Positions outside get the nearest
+    /// cell.
     #[inline(always)]
     #[allow(clippy::needless_range_loop, reason = "columns side by side")]
     pub(super) fn cell_numbers<const N: usize>(&self, positions: &[[f64; N]; 3]) -> [u32; N] {
@@ -157,9 +158,8 @@ impl Grid {
         numbers
     }
 
-    /// Places of positions, one column per direction, among the faces. A face beyond a wall counts as the
-    /// nearest face inside, which keeps the sum of weights at one. Faces that do not exist get a weight of
-    /// zero.
+    /// Places of positions [m], one column per direction, among the faces. A face beyond a wall counts as the
+    /// nearest face inside, so that the sum of weights is one. Faces that do not exist get a weight of zero.
     #[inline(always)]
     #[allow(clippy::needless_range_loop, reason = "columns side by side")]
     pub(super) fn places<const N: usize>(&self, positions: &[[f64; N]; 3]) -> FacePlaces<N> {
@@ -202,12 +202,13 @@ impl Grid {
     }
 }
 
-/// A coordinate in cells, moved inside of `end` cells (NaN to 0), and the cell that it is in.
+/// A coordinate [cells], moved into the range from 0 to `end`, and the cell that it is in. NaN becomes 0.
 #[inline(always)]
 fn cell_along(scaled: f64, end: f64) -> (f64, f64) {
     let scaled = if scaled > 0.0 { scaled } else { 0.0 };
     let scaled = if scaled < end { scaled } else { end };
-    // Rounded down without conversions, which vectors are slow at: what is half way goes to an even number.
+    // Rounds down without a conversion to an integer, which is slow in vectors. The sum rounds a half to
+    // even, and the next line corrects the result.
     let cell = (scaled - 0.5 + UNIT) - UNIT;
     let cell = if scaled - cell < 1.0 { cell } else { cell + 1.0 };
     (scaled, if cell < end { cell } else { end - 1.0 })
@@ -257,7 +258,7 @@ impl<const N: usize> Among<N> {
         weights
     }
 
-    /// Both `values` at one of the places. `place` says for each face where these stand.
+    /// Interpolates both `values` at place `l`. `place` gives for each face the index of its values.
     #[inline(always)]
     pub(super) fn interpolate(
         &self,

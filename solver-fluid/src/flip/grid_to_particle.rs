@@ -13,18 +13,18 @@ use super::pressure::gradient::pressure_change;
 /// For each axis, two numbers at each face.
 pub(super) type FacePairs = [Vec<[f32; 2]>; 3];
 
-/// The numbers that are interpolated at a particle: both of each axis.
+/// The numbers that are interpolated at a particle: two for each axis.
 pub(super) type Interpolated = [[f32; 2]; 3];
 
-/// The two numbers that particles read at a face: its velocity, and the velocity that a particle takes
-/// besides `flip_ratio` of its old one [m/s]. They follow from the velocities after the sub-step and before
-/// it.
+/// The two numbers that particles read at a face, from its velocities after and before the sub-step [m/s].
+/// The first is the new velocity. The second is the velocity that a particle takes beside `flip_ratio` times
+/// its old velocity.
 #[inline(always)]
 pub(super) fn pair(flip_ratio: f64, [velocity, old]: [f64; 2]) -> [f32; 2] {
     [velocity as f32, (velocity - flip_ratio * old) as f32]
 }
 
-/// A source of the pairs that particles read.
+/// A source of the pairs of numbers that particles read at faces.
 pub(super) trait FaceSource: Copy {
     /// The pairs of a face and of the next one along x.
     fn two(self, axis: usize, at: usize) -> Vec4;
@@ -68,7 +68,7 @@ impl<S: FaceSource> Task for GridToParticle<'_, S> {
     }
 }
 
-/// Both numbers of `axis` at the places of particles.
+/// Interpolates both numbers of `axis` at the places of particles.
 #[inline(always)]
 fn gather(
     grid: &Grid,
@@ -90,7 +90,7 @@ fn gather(
     }
 }
 
-/// Fills in the pairs of a block of faces.
+/// Sets the pairs of a block of faces.
 pub(super) struct SetFacePairs<'a> {
     /// The first face.
     pub(super) begin: usize,
@@ -101,7 +101,8 @@ pub(super) struct SetFacePairs<'a> {
     /// Pressure in all cells [Pa], and conductance of all faces.
     pub(super) pressure: &'a [f64],
     pub(super) conductance: &'a [f32],
-    /// Velocities before the push and before the sub-step, of all faces; pairs of the block.
+    /// Velocities of all faces before the pressure acts and before the sub-step [m/s], and pairs of the
+    /// block.
     pub(super) columns: (&'a [f64], &'a [f64], &'a mut [[f32; 2]]),
 }
 

@@ -1,4 +1,4 @@
-//! The contributions of group members to the grid, beyond those that they would make as free particles.
+//! The contributions of group members to the grid, beyond the contributions that they make as free particles.
 
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use amalgam_particles::{DVec3, GroupMap, Particles};
@@ -7,14 +7,14 @@ use rayon::prelude::*;
 
 use super::grid::{Among, Grid};
 
-/// Inertia of a group that holds an immovable particle, relative to its members' own mass: heavy enough that
-/// the grid takes over the group's velocity.
+/// Inertia of a group that holds an immovable particle, relative to the mass of its members. It is so large
+/// that the grid takes over the group's velocity.
 const IMMOVABLE: f64 = 1e6;
 
 /// Members of one task.
 pub(super) const MEMBERS: usize = 256;
 
-/// Faces among which those that are touched are looked for, if any is.
+/// Number of faces in a block. Only blocks with a touched face are searched for touched faces.
 const BLOCK: usize = 64;
 
 /// The contribution of members to a face.
@@ -44,7 +44,7 @@ pub(super) struct GroupMotion<'a> {
     pub(super) mass: &'a [f64],
 }
 
-/// Sixteen members or fewer: side by side, since they are far apart among the particles.
+/// Sixteen members or fewer, copied side by side, since they are far apart in the particles' columns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MemberLanes {
     group: [u32; LANES],
@@ -55,7 +55,7 @@ pub(super) struct MemberLanes {
 #[derive(Clone, Copy, Debug, Default)]
 struct AxisContribution {
     among: Among<LANES>,
-    /// Mass [kg], momentum [kg m/s] and impulse besides gravity [kg m/s], of those there are.
+    /// Mass [kg], momentum [kg m/s] and impulse besides gravity [kg m/s] of each member.
     values: [[f64; LANES]; 3],
 }
 
@@ -70,17 +70,18 @@ pub(super) struct MemberContributions {
 /// The faces of an axis that members touch.
 #[derive(Clone, Debug, Default)]
 struct Touched {
-    /// The place of each face in `contribution`, from 1 on; 0 if no member touches it.
+    /// The place of each face in `contribution`, counted from 1; 0 if no member touches the face.
     place: Vec<u32>,
-    /// The faces that are touched, in order: their entries then lie side by side.
+    /// The touched faces in ascending order, so that their entries lie near each other.
     face: Vec<usize>,
     /// For each block of [`BLOCK`] faces, true if it holds a touched face.
     block: Vec<bool>,
-    /// Mass, momentum, impulse, and nothing: as long as a vector.
+    /// Mass [kg], momentum [kg m/s], impulse [kg m/s], and a zero that fills a vector.
     contribution: Vec<[f64; 4]>,
-    /// Velocities after the sub-step and before it [m/s] by `place`, none of them at 0.
+    /// Velocities after the sub-step and before it [m/s] by `place`. Entry 0 serves faces that no member
+    /// touches.
     sampled: Vec<[f64; 2]>,
-    /// The faces that were touched the last time.
+    /// The faces that were touched before.
     before: Vec<usize>,
 }
 
@@ -97,7 +98,7 @@ pub(super) fn masses(groups: &GroupMap, particles: &Particles) -> (Vec<f64>, Vec
     (own.collect(), mass)
 }
 
-/// The inertia that each group has here [kg].
+/// The inertia that each group has in this fluid [kg], also if it is infinite in the request.
 pub(super) fn inertias(request: &Request<'_>, own: &[f64]) -> Vec<f64> {
     let inertia = |(&inertia, own): (&f64, f64)| if inertia.is_finite() { inertia } else { IMMOVABLE * own };
     request.inertia.iter().zip(own.iter().copied()).map(inertia).collect()
@@ -110,7 +111,7 @@ impl MemberContributions {
         self.axes[axis].place.get(face).is_some_and(|&place| place != 0)
     }
 
-    /// Faces that members touch, and what they add.
+    /// Faces that members touch, and the contributions there.
     pub(super) fn touched(&self, axis: usize) -> impl Iterator<Item = (usize, FaceContribution)> {
         let Touched { place, face, contribution, .. } = &self.axes[axis];
         face.iter().map(|&face| {
@@ -119,13 +120,13 @@ impl MemberContributions {
         })
     }
 
-    /// Faces that members touched before the last [`Self::add_up`], and touch no longer.
+    /// Faces that members touched before the last [`Self::add_up`] and do not touch now.
     pub(super) fn left(&self, axis: usize) -> impl Iterator<Item = usize> {
         let Touched { place, before, .. } = &self.axes[axis];
         before.iter().copied().filter(|&face| place[face] == 0)
     }
 
-    /// Takes the velocities after the sub-step and before it where members find them.
+    /// Stores the velocities after the sub-step and before it [m/s] at the touched faces.
     pub(super) fn sample(&mut self, velocities: impl Fn(usize, usize) -> [f64; 2] + Sync) {
         self.axes
             .par_iter_mut()
@@ -133,12 +134,12 @@ impl MemberContributions {
             .for_each(|(axis, touched)| touched.sample(|face| velocities(axis, face)));
     }
 
-    /// Sums up what members add: their share of their group's inertia and its velocity in place of their own
-    /// mass and velocity. The grid's gravity acts on a group's whole inertia, its true weight is that of its
-    /// members alone: the impulse makes up for the difference; `fall` is the velocity that gravity gives in
-    /// the sub-step [m/s].
+    /// Sums up the contributions of members, in their order. A member's part of its group's inertia, and the
+    /// group's velocity, replace the member's own mass and velocity. The grid's gravity acts on the whole
+    /// inertia of a group, but the true weight of the group is the weight of its members. The impulse makes
+    /// up for the difference. `fall` is the velocity that gravity gives in the sub-step [m/s].
     ///
-    /// In f64, since a group can weigh a million times what its members do. In the order of members.
+    /// The sums are f64, since the inertia of a group can be a million times the mass of its members.
     pub(super) fn add_up(
         &mut self,
         (grid, width): (&Grid, Width),
@@ -156,8 +157,8 @@ impl MemberContributions {
         });
         let members = &self.members;
         self.axes.par_iter_mut().enumerate().rev().for_each(|(axis, kept)| {
-            // The vertical axis first: on a floor it has most faces. Not in place: the axes stand side by
-            // side, and threads would wait for each other's lines of memory.
+            // The vertical axis comes first, since it has the most faces on a floor. The work is not done in
+            // place: the axes lie side by side, and threads would wait for each other's cache lines.
             let mut touched = std::mem::take(kept);
             touched.clear(grid.len());
             width.run(AddContributions {
@@ -174,7 +175,7 @@ impl MemberContributions {
 }
 
 impl Touched {
-    /// Samples the velocities at faces that are touched; velocities elsewhere do not count.
+    /// Stores the velocities at touched faces. Other faces have a weight of zero for every member.
     fn sample(&mut self, velocities: impl Fn(usize) -> [f64; 2]) {
         self.sampled.resize(self.contribution.len() + 1, [0.0; 2]);
         for &face in &self.face {
@@ -182,7 +183,7 @@ impl Touched {
         }
     }
 
-    /// Forgets what is touched, but for where; for columns of `len` faces.
+    /// Forgets the contributions, and keeps the touched faces in `before`. A column has `len` faces.
     fn clear(&mut self, len: usize) {
         let Self { place, face, contribution, before, block, .. } = self;
         std::mem::swap(face, before);
@@ -221,7 +222,7 @@ impl Touched {
     }
 }
 
-/// Sixteen members or fewer, of which those that there are not stand where the last one does.
+/// Finds places and contributions of sixteen members or fewer. Missing members are copies of the last member.
 struct LocateMembers<'a> {
     grid: &'a Grid,
     motion: &'a GroupMotion<'a>,
@@ -271,7 +272,7 @@ impl Task for LocateMembers<'_> {
     }
 }
 
-/// Adds what members bring to the faces of an axis, in their order.
+/// Adds the contributions of members to the faces of an axis, in the order of members.
 struct AddContributions<'a> {
     grid: &'a Grid,
     members: &'a [MemberLanes],
@@ -307,7 +308,7 @@ impl Task for AddContributions<'_> {
     }
 }
 
-/// Velocities of members as the grid alone would have them [m/s].
+/// Interpolates the velocities that the grid alone would give to members [m/s].
 pub(super) struct SampleMembers<'a> {
     pub(super) grid: &'a Grid,
     /// Velocities of groups [m/s].

@@ -1,9 +1,9 @@
 //! Transfer from particles to the grid: every particle adds its weight and its velocity to the faces around
 //! it.
 //!
-//! A face's two numbers and those of the next face along x are one vector of four on every processor.
-//! Arithmetic bounds the time of this loop, not memory: a particle visits 12 such rows, and neighbouring
-//! particles visit the same ones.
+//! The two numbers of a face and of the next face along x are one vector of four on every processor. A
+//! particle visits 12 rows of two faces, and neighbouring particles visit the same rows. So arithmetic and
+//! not memory bounds the time of this loop.
 
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use amalgam_particles::{DVec3, ParticleId, counting_sort};
@@ -17,19 +17,19 @@ use crate::cell_order::sort_cells_by_id;
 /// Particles of one task.
 pub(super) const CHUNK: usize = 4096;
 
-/// Particles that are fetched ahead of their turn: in the order of cells and ids they are far apart in
-/// memory.
+/// Number of particles by which memory is prefetched: in the order of cells and ids particles are far apart
+/// in memory.
 const AHEAD: usize = 64;
 
-/// For each axis, two numbers at each face and two at the next one along x, so that sums of neighbours do not
-/// overlap.
+/// For each axis, two numbers at each face and two at the next face along x. The vector of a face then
+/// overlaps with no vector of another face.
 type Fours = [Vec<Vec4>; 3];
 
-/// Sums over particles at faces and cells, all particles as if they were free.
+/// Sums over particles at faces and cells. All particles count as if they were free.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ParticleToGrid {
-    /// Sums over particles of a face's weight and of weight times velocity [m/s], of those for which it is
-    /// the lower one along x; then the same of the next face.
+    /// Sums over the particles between a face and the next face along x: weight and weight times velocity
+    /// [m/s] at the face, then at the next face.
     sums: Fours,
     /// The kind of each cell.
     pub(super) cell: Vec<Cell>,
@@ -46,9 +46,9 @@ impl ParticleToGrid {
     /// Adds up the weights and velocities that particles at positions [m] with velocities [m/s] bring to the
     /// faces.
     ///
-    /// Particles of one layer of cells reach three layers of faces: every third layer is done at once, each
-    /// by one thread, in the order of cells and of ids in a cell. No sum depends on threads or on the order
-    /// of storage.
+    /// Particles of one layer of cells reach three layers of faces. So every third layer is done at the same
+    /// time, each by one thread, in the order of cells and of ids in a cell. No sum depends on threads or on
+    /// the order of storage.
     pub(super) fn transfer(
         &mut self,
         grid: &Grid,
@@ -63,7 +63,7 @@ impl ParticleToGrid {
         }
         self.mark_cells(grid);
         let Self { sums, start, order, .. } = self;
-        // Beyond the last layer of cells stands one of walls, which holds no particle.
+        // Behind the last layer of cells is a layer of walls, which holds no particle.
         let layer_start = |k: usize| start[grid.index([0, 0, k])] as usize;
         for third in 0..3 {
             let chunk = 3 * grid.layer();
@@ -92,8 +92,8 @@ impl ParticleToGrid {
         total(four(face), four(face.wrapping_sub(1)))
     }
 
-    /// The same of sixteen faces from `first` on, of which one is before: weights and weights times
-    /// velocities.
+    /// The sums of sixteen faces from `first` on, which is at least 1: weights, and weights times velocities
+    /// [m/s].
     #[inline(always)]
     pub(super) fn sixteen(&self, axis: usize, first: usize) -> [[f32; LANES]; 2] {
         let mut sums = [[0.0; LANES]; 2];
@@ -136,13 +136,13 @@ impl ParticleToGrid {
     }
 }
 
-/// A face's sums, from its own four and that of the face before it.
+/// A face's sums, from its own four numbers and those of the face before it.
 #[inline(always)]
 fn total(own: Vec4, before: Vec4) -> [f32; 2] {
     [own.x + before.z, own.y + before.w]
 }
 
-/// The number of the cell of each of some positions [m].
+/// Finds the numbers of the cells of some positions [m].
 struct CellNumbers<'a> {
     grid: &'a Grid,
     position: &'a [DVec3],

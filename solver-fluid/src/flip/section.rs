@@ -2,19 +2,18 @@
 //! `docs/reference/fluid.md`.
 
 use amalgam_particles::shapes::{MovingShape, Shape};
-use amalgam_particles::{DVec3, ParticleId, Particles};
-use amalgam_solver_kit::{
-    DragSettings, Fields, ForceSettings, SectionError, World, parse_section, renamed_keys,
-};
+use amalgam_particles::{DVec3, Particles};
+use amalgam_solver_kit::{DragSettings, ForceSettings, SectionError, World};
 use serde::Deserialize;
 
 use super::FlipParameters;
-use crate::filling::{check_density, fill, volume_warnings};
+use crate::filling::{fill, volume_warnings};
+use crate::initial_density::{check_density, kernel_compressions};
 use crate::section::{
-    EmitterSection, FacesSection, Method, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside,
-    default_rest_density, default_substeps_max, no_faces, source_faults, sources,
+    EmitterSection, FacesSection, Faults, Method, SinkSection, check_emitters, check_inside,
+    default_rest_density, default_substeps_max, no_faces, parse, particles, source_faults, sources,
+    take_fields,
 };
-use crate::sph::evaluation::kernel_compressions;
 
 /// Cells that a grid may have.
 pub const CELLS_MAX: f64 = (1u64 << 30) as f64;
@@ -113,18 +112,10 @@ const RENAMED: [(&str, &str); 3] =
 /// # Errors
 /// Every fault, with the path of its key.
 pub fn read(section: &str, world: &World) -> Result<(FlipParameters, Particles), Vec<SectionError>> {
-    let renamed = renamed_keys(section, &RENAMED);
-    if !renamed.is_empty() {
-        return Err(renamed);
-    }
-    let mut section: FlipSection = parse_section(section)?;
+    let mut section: FlipSection = parse(section, &RENAMED)?;
     let mut faults = section.scalar_faults();
     faults.extend(source_faults(&section.emitters, &section.sinks));
-    let (drags, forces) = (std::mem::take(&mut section.drag), std::mem::take(&mut section.force));
-    let fields = Fields::new(drags, forces).unwrap_or_else(|errors| {
-        faults.extend(errors);
-        Fields::default()
-    });
+    let fields = take_fields((&mut section.drag, &mut section.force), &mut faults);
     let bodies = fill(&mut section.shapes, section.spacing, Some(world.domain), &mut faults);
     let mass = section.rest_density * section.spacing.powi(3);
     let parameters = FlipParameters {
@@ -161,7 +152,7 @@ pub fn read(section: &str, world: &World) -> Result<(FlipParameters, Particles),
     if !faults.is_empty() {
         return Err(faults);
     }
-    // The lattices, before particles are moved off them; single points are where the scene wants them.
+    // Densities are measured on the lattices, before the jitter. Single points stay where the scene has them.
     let lattices: Vec<Vec<DVec3>> = bodies
         .iter()
         .zip(&section.shapes)
@@ -178,66 +169,46 @@ pub fn read(section: &str, world: &World) -> Result<(FlipParameters, Particles),
         return Err(faults);
     }
     warnings.iter().for_each(|warning| tracing::warn!("{}: {warning}", world.participant));
-    let mut particles = Particles::default();
-    for (points, body) in bodies.iter().zip(&section.shapes) {
-        let as_given = matches!(body.shape, Shape::Points { .. });
-        for &point in points {
-            let id = ParticleId(particles.len() as u64);
-            let point = if as_given { point } else { parameters.jittered(id, point) };
-            particles.push(id, point, body.velocity_at(point), mass, parameters.radius, false);
-        }
-    }
+    let filled = (&section.shapes[..], &bodies[..]);
+    let particles = particles(filled, (mass, parameters.radius), |body, id, point| {
+        if matches!(body.shape, Shape::Points { .. }) { point } else { parameters.jittered(id, point) }
+    });
     Ok((parameters, particles))
 }
 
 impl FlipSection {
     fn scalar_faults(&self) -> Vec<SectionError> {
-        let mut faults = Vec::new();
-        let mut check = |ok: bool, key: &str, rule: &str| {
-            if !ok {
-                faults.push(SectionError::new(key, rule));
-            }
-        };
-        let positive = |value: f64| value > 0.0 && value.is_finite();
-        check(positive(self.spacing), "spacing", "must be positive: write e.g. spacing = 0.01");
-        check(
-            self.cell_size.is_none_or(positive),
-            "cell_size",
-            "must be positive: write e.g. twice the spacing",
-        );
-        check(
-            positive(self.rest_density),
-            "rest_density",
-            "must be positive: write e.g. rest_density = 1000.0",
-        );
-        check(self.radius.is_none_or(positive), "radius", "must be positive: write e.g. radius = 0.005");
+        let mut faults = Faults::default();
+        faults.positive("spacing", self.spacing, "0.01");
+        let cell_size_ok = self.cell_size.is_none_or(|size| size > 0.0 && size.is_finite());
+        faults.check(cell_size_ok, "cell_size", "must be positive: write e.g. twice the spacing");
+        faults.positive("rest_density", self.rest_density, "1000.0");
+        faults.positive("radius", self.radius, "0.005");
         let jitter_ok = (0.0..=0.5).contains(&self.jitter);
-        check(jitter_ok, "jitter", "must be from 0 to 0.5: write e.g. jitter = 0.5");
+        faults.check(jitter_ok, "jitter", "must be from 0 to 0.5: write e.g. jitter = 0.5");
         let ratio_ok = (0.0..=1.0).contains(&self.flip_ratio);
-        check(ratio_ok, "flip_ratio", "must be from 0 to 1: write e.g. flip_ratio = 0.97");
-        let viscosity_ok = self.viscosity >= 0.0 && self.viscosity.is_finite();
-        check(viscosity_ok, "viscosity", "must not be negative: write e.g. viscosity = 0.1");
+        faults.check(ratio_ok, "flip_ratio", "must be from 0 to 1: write e.g. flip_ratio = 0.97");
+        faults.not_negative("viscosity", self.viscosity, "0.1");
         let no_slip = self.no_slip.faces().as_flattened().contains(&true);
-        check(
+        faults.check(
             !no_slip || self.viscosity != 0.0,
             "no_slip",
             "needs viscosity, by which the fluid feels the wall: write e.g. viscosity = 0.1",
         );
         let tolerance_ok = self.tolerance > 0.0 && self.tolerance < 1.0;
-        check(tolerance_ok, "tolerance", "must be above 0 and below 1: write e.g. tolerance = 1e-6");
-        check(
+        faults.check(tolerance_ok, "tolerance", "must be above 0 and below 1: write e.g. tolerance = 1e-6");
+        faults.check(
             self.iterations_max > 0,
             "iterations_max",
             "must be at least 1: write e.g. iterations_max = 2000",
         );
-        check(
+        faults.check(
             self.cfl > 0.0 && self.cfl <= 5.0,
             "cfl",
             "must be above 0 and at most 5: write e.g. cfl = 1.0",
         );
-        let substeps_rule = format!("must be from 1 to {SUBSTEPS_MAX}: write e.g. substeps_max = 2");
-        check((1..=SUBSTEPS_MAX).contains(&self.substeps_max), "substeps_max", &substeps_rule);
-        faults
+        faults.substeps_max(self.substeps_max, 2);
+        faults.0
     }
 }
 

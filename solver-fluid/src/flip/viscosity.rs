@@ -6,14 +6,17 @@
 //! 1/2 (u - u_old)^T M (u - u_old) + dt sum V mu (e_xx^2 + e_yy^2 + e_zz^2 + (g_xy^2 + g_yz^2 + g_zx^2) / 2)
 //! ```
 //!
-//! with the masses M that particles bring to faces, the rates of stretch e in cells and of shear g at edges
-//! of cells. A cell counts if it holds fluid, and an edge by the part of its four cells that do. So a free
-//! surface feels no stress, and what moves like a rigid body loses nothing, which a Laplacian of each
-//! component would not give. Particles take the impulses `-dt K u`, K u being the gradient of the sum: each
-//! stress acts on both sides with opposite signs, so that momentum is kept whatever the residual.
+//! Here M are the masses that particles bring to faces, mu is the dynamic viscosity and V the volume of a
+//! cell. The rates of stretch e belong to cells, the rates of shear g to edges of cells. A cell counts if it
+//! holds fluid. An edge counts by the fraction of its four cells that hold fluid. So a free surface feels no
+//! stress, and a rigid motion loses nothing; a Laplacian of each component of velocity would give neither.
+//!
+//! Let K u be the gradient of the sum by u, the forces of the stresses. The minimum satisfies `(M + dt K) u =
+//! M u_old`, which conjugate gradients solve. Particles take the impulses `-dt K u`. Each stress acts on both
+//! sides with opposite signs, so that momentum is kept whatever the residual.
 //!
 //! The impulses depend on particles and on the length of the sub-step, not on groups. A member takes its part
-//! of them as it does of other forces.
+//! of the impulses as it does of other forces.
 
 use amalgam_particles::reduce;
 use rayon::prelude::*;
@@ -26,22 +29,22 @@ use super::particle_to_grid::ParticleToGrid;
 /// Faces of one task.
 const CHUNK: usize = 4096;
 
-/// The viscous impulses of a sub-step, and what is needed to find them.
+/// Solver for the viscous impulses of a sub-step. Its memory is kept.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Viscosity {
-    /// mu V / h^2 of each edge, by the axis along it, an edge having the number of the cell above it [kg/s];
-    /// 0 where no stress acts.
+    /// mu V / h^2 of each edge [kg/s], by the axis along it, with V = h^3 times the fraction of the edge's
+    /// cells that hold fluid; 0 where no stress acts. An edge has the number of the cell above it.
     shear: Faces<f64>,
-    /// Velocities to which the system is applied [m/s]; 0 where there is no unknown.
+    /// Velocities to which the system is applied [m/s]; 0 at faces without an unknown.
     operand: Faces<f64>,
-    /// The unknowns: faces between cells that particles reach.
+    /// The faces whose velocities are unknown: particles reach them, and they are in no wall.
     faces: [Vec<u32>; 3],
-    /// Mass of each unknown, and of each the diagonal of the system [kg].
+    /// Mass of each unknown [kg], and its diagonal entry of the system M + dt K [kg].
     mass: Faces<f64>,
     diagonal: Faces<f64>,
 }
 
-/// Stresses of a field of velocities, as impulses per time and unit of velocity.
+/// The forces K u of the stresses in a field of velocities u.
 #[derive(Clone, Copy)]
 struct Stress<'a> {
     strides: [usize; 3],
@@ -53,7 +56,7 @@ struct Stress<'a> {
 }
 
 impl Stress<'_> {
-    /// Force along `axis` from the stretch of a cell [N].
+    /// Force [N] along `axis` from the stretch of a cell, `2 mu V / h^2 (u_upper - u_lower)`.
     fn normal(&self, axis: usize, cell: usize) -> f64 {
         if self.cell[cell] != Cell::Fluid {
             return 0.0;
@@ -61,7 +64,8 @@ impl Stress<'_> {
         self.normal * (self.velocity[axis][cell + self.strides[axis]] - self.velocity[axis][cell])
     }
 
-    /// Force from the shear around an edge along `along` [N].
+    /// Force [N] from the shear at an edge along `along`, `mu V / h^2` times the sum of the differences of
+    /// both velocities across the edge.
     fn shear(&self, along: usize, edge: usize) -> f64 {
         let coefficient = self.shear[along][edge];
         if coefficient == 0.0 {
@@ -78,17 +82,17 @@ impl Stress<'_> {
     fn at(&self, axis: usize, face: usize) -> f64 {
         let [b, c] = [(axis + 1) % 3, (axis + 2) % 3];
         let stretch = self.normal(axis, face - self.strides[axis]) - self.normal(axis, face);
-        // Across b the edges run along c.
+        // The edges of the face at both ends of direction b run along c.
         let across = |b: usize, c: usize| self.shear(c, face) - self.shear(c, face + self.strides[b]);
         stretch + across(b, c) + across(c, b)
     }
 }
 
 impl Viscosity {
-    /// Finds the impulses of a sub-step of `dt` [s], and puts them where the faces are in `impulse` [kg m/s].
+    /// Finds the impulses of a sub-step of `dt` [s], and puts them into `impulse` at their faces [kg m/s].
     ///
     /// # Errors
-    /// The relative residual, if the iteration does not converge.
+    /// The iteration does not converge. The error is the relative residual.
     pub(super) fn find(
         &mut self,
         (grid, parameters): (&Grid, &FlipParameters),
@@ -130,8 +134,8 @@ impl Viscosity {
             update(&mut residual, |axis, n, residual| *residual -= length * product[axis][n]);
             let scaled = over(&residual, diagonal);
             let before = std::mem::replace(&mut square, dot(&residual, &scaled));
-            let kept = square / before;
-            update(&mut step, |axis, n, step| *step = scaled[axis][n] + kept * *step);
+            let beta = square / before;
+            update(&mut step, |axis, n, step| *step = scaled[axis][n] + beta * *step);
         }
         put(faces, &velocity, operand);
         let mut forces = stress(operand);
@@ -140,7 +144,7 @@ impl Viscosity {
         Ok(())
     }
 
-    /// The faces that particles reach and that are in no wall, with their masses and velocities.
+    /// Sets the unknowns, with their masses and the velocities that particles brought.
     fn set_unknowns(&mut self, (grid, parameters): (&Grid, &FlipParameters), transferred: &ParticleToGrid) {
         let Self { operand, faces, mass, .. } = self;
         for axis in 0..3 {
@@ -148,7 +152,7 @@ impl Viscosity {
             operand[axis].clear();
             operand[axis].resize(grid.len(), 0.0);
             let inside = grid.index([0; 3])..grid.index(grid.cells);
-            // Other faces take over the velocities of these.
+            // Velocities of faces without fluid beside them are extrapolated later.
             let is_between = |face: usize| {
                 let sides = [face, face - stride].map(|n| transferred.cell[n]);
                 !sides.contains(&Cell::Wall)
@@ -167,7 +171,7 @@ impl Viscosity {
         }
     }
 
-    /// Parts of the edges that are fluid; 0 for edges without shear.
+    /// Sets the coefficients of the edges.
     fn set_shear(&mut self, (grid, parameters): (&Grid, &FlipParameters), cell: &[Cell]) {
         let mut unknown = each(|_| vec![false; grid.len()]);
         for (unknown, faces) in unknown.iter_mut().zip(&self.faces) {
@@ -179,7 +183,7 @@ impl Viscosity {
             let (a, b) = ((along + 1) % 3, (along + 2) % 3);
             let [s, t] = [a, b].map(|axis| grid.strides()[axis]);
             let of = |edge: usize| {
-                // The cell at the edge, those below it along a and b, and that below along both.
+                // The cell above the edge, the cells below it along a, along b, and along both.
                 let around = [edge, edge - s, edge - t, edge - s - t].map(|n| cell[n]);
                 let part = 0.25 * around.iter().filter(|&&cell| cell == Cell::Fluid).count() as f64;
                 let full = parameters.viscosity * grid.cell_size * part;
@@ -192,8 +196,8 @@ impl Viscosity {
                             && unknown[b][edge - s];
                         if known { full } else { 0.0 }
                     }
-                    // A wall, at which the fluid rests: a face is half a cell from it, and shear is twice the
-                    // difference.
+                    // A wall, at which the fluid rests. A face is half a cell from it, so that the rate of
+                    // shear is twice the difference of velocities over h, and its square 4 times as large.
                     [true, false, true, false] if no_slip[a][1] && unknown[b][edge - s] => 4.0 * full,
                     [false, true, false, true] if no_slip[a][0] && unknown[b][edge] => 4.0 * full,
                     [true, true, false, false] if no_slip[b][1] && unknown[a][edge - t] => 4.0 * full,
@@ -230,11 +234,12 @@ impl Viscosity {
     }
 }
 
+/// A value for each axis.
 fn each<T>(of: impl FnMut(usize) -> T) -> [T; 3] {
     [0, 1, 2].map(of)
 }
 
-/// Changes each value, by axis and place.
+/// Changes each value. `change` gets its axis and its index.
 fn update(columns: &mut Faces<f64>, change: impl Fn(usize, usize, &mut f64) + Sync) {
     for (axis, column) in columns.iter_mut().enumerate() {
         let values = column.par_iter_mut().enumerate().with_min_len(CHUNK);
@@ -242,6 +247,7 @@ fn update(columns: &mut Faces<f64>, change: impl Fn(usize, usize, &mut f64) + Sy
     }
 }
 
+/// Divides values by the diagonal: Jacobi's preconditioner.
 fn over(values: &Faces<f64>, diagonal: &Faces<f64>) -> Faces<f64> {
     each(|axis| {
         let both = values[axis].par_iter().zip(&diagonal[axis]).with_min_len(CHUNK);
@@ -249,12 +255,12 @@ fn over(values: &Faces<f64>, diagonal: &Faces<f64>) -> Faces<f64> {
     })
 }
 
-/// In a fixed order.
+/// The inner product, summed in a fixed order.
 fn dot(a: &Faces<f64>, b: &Faces<f64>) -> f64 {
     each(|axis| reduce::sum(a[axis].len(), 0.0, |n| a[axis][n] * b[axis][n])).iter().sum()
 }
 
-/// Puts the values of unknowns where their faces are.
+/// Puts the values of unknowns into columns of all faces.
 fn put(faces: &[Vec<u32>; 3], values: &Faces<f64>, columns: &mut Faces<f64>) {
     for axis in 0..3 {
         let column = &mut columns[axis];
@@ -318,25 +324,27 @@ mod tests {
         each(|_| vec![0.0; grid.len()])
     }
 
-    /// A uniform pull for a time much longer than momentum takes to the walls leaves the velocity of
-    /// Poiseuille between two walls, G z (H - z) / 2 nu, and of a film on one of them, G z (2 D - z) / 2 nu.
+    /// A uniform body acceleration G acts for a time much longer than momentum takes to reach the walls.
+    /// Between two walls it gives the velocity of Poiseuille, G z (H - z) / 2 nu, and in a film on one wall G
+    /// z (2 D - z) / 2 nu.
     #[test]
     fn channels_and_films_have_parabolic_profiles() {
         let cells = DVec3::new(80.0, 2.0, 16.0);
         let parameters = parameters(cells);
-        let (nu, pull, dt) = (0.01, 1.0, 1e5);
-        // Faces in the air above a film bear an eighth of a cell's mass, whose weight no stress carries: a
-        // part of 1/64 of 8 cells, and of the velocity at the surface twice that.
+        let (nu, acceleration, dt) = (0.01, 1.0, 1e5);
+        // Faces in the air above a film bear an eighth of a cell's mass, on which no stress acts. This is a
+        // part of 1/64 of the mass of 8 cells, and changes the velocity at the surface by twice this part.
         for (depth, is_film, part) in [(1.6, false, 0.01), (0.8, true, 0.032)] {
-            let (grid, transferred) = transfer(&parameters, |x| x.z < depth, |_| DVec3::X * pull * dt);
+            let (grid, transferred) =
+                transfer(&parameters, |x| x.z < depth, |_| DVec3::X * acceleration * dt);
             let mut viscosity = Viscosity::default();
             viscosity.find((&grid, &parameters), &transferred, dt, &mut none(&grid)).expect("it converges");
             let across = if is_film { 2.0 * depth } else { depth };
-            let top = pull * across * across / (8.0 * nu);
+            let top = acceleration * across * across / (8.0 * nu);
             for k in 0..(depth / 0.1).round() as usize {
                 let face = grid.index([40, 1, k]);
                 let z = 0.1 * (k as f64 + 0.5);
-                let (u, expected) = (viscosity.operand[0][face], 0.5 * pull / nu * z * (across - z));
+                let (u, expected) = (viscosity.operand[0][face], 0.5 * acceleration / nu * z * (across - z));
                 assert!((u - expected).abs() < part * top, "z = {z}: {u}, not {expected} m/s");
             }
         }

@@ -1,8 +1,9 @@
 //! A fluid's state as bytes: its particles in the order in which they are stored, and the memory of its
 //! method.
 //!
-//! Layout: 8 bytes of magic with the version; as u64 the number of particles, of numbers of the method, of
-//! committed steps, and the next id; the time; ids, positions, velocities, and the numbers of the method.
+//! The layout begins with 8 bytes of magic, which hold the version. As u64 follow the numbers of particles,
+//! of the method's numbers and of committed steps, and the next id. Then follow the time, ids, positions,
+//! velocities and the method's numbers.
 
 use amalgam_particles::{ParticleId, Particles};
 use amalgam_solver_kit::{SnapshotReader, SnapshotWriter, SolverError};
@@ -23,17 +24,17 @@ pub(crate) struct Progress {
 /// The fluid that a snapshot must fit.
 #[derive(Clone, Copy)]
 pub(crate) struct Kept<'a> {
-    /// Ids of the particles that there are; none on ranks other than the first, where a snapshot is not
-    /// compared with them.
+    /// Ids of the present particles. There are none on ranks other than the first, which does the comparison
+    /// with the snapshot.
     pub(crate) ids: Option<&'a [ParticleId]>,
     /// True if particles appear and disappear.
     pub(crate) may_change: bool,
     pub(crate) basics: Basics,
-    /// Numbers of the method.
+    /// The number of the method's numbers.
     pub(crate) memory: usize,
 }
 
-/// The state, exact.
+/// The exact state as bytes.
 pub(crate) fn save(magic: &[u8; 8], particles: &Particles, progress: Progress, memory: &[f64]) -> Vec<u8> {
     let Progress { steps, time, next_id } = progress;
     let mut writer = SnapshotWriter::new(magic);
@@ -59,7 +60,7 @@ pub(crate) fn restore(
     reader.expect(kept.memory, "numbers of the method")?;
     let (steps, next_id) = (reader.integer()?, reader.integer()?);
     let [time] = reader.array()?;
-    // Each id is read by itself: a count that is too large ends there, before memory is taken for it.
+    // Ids are read one by one, so that a count that is too large ends here before memory is taken for it.
     let mut id = Vec::new();
     for _ in 0..count {
         id.push(ParticleId(reader.integer()?));

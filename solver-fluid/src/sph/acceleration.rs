@@ -1,4 +1,4 @@
-//! Accelerations: the sum over all neighbours of a particle of the pair terms of pressure and viscosity.
+//! Accelerations: the sum of the forces of pressure and viscosity over all neighbours of a particle.
 
 #![allow(
     clippy::needless_range_loop,
@@ -9,36 +9,38 @@ use amalgam_particles::lanes::{LANES, Lanes, Register, Task};
 use glam::Vec3;
 
 use super::neighbours::{Candidates, Group, PRESSURE, Stored, Surroundings, VELOCITY, VOLUME};
-use super::pairs::{Carried, PairTerms};
+use super::pairs::{PairForce, PairQuantities};
 use super::sweep::Sums;
 
-pub(super) struct Accelerations<'a, S> {
+/// Sums the accelerations of a chunk of particles.
+pub(super) struct Accelerations<'a, F> {
     pub(super) sums: Sums<'a, Vec3>,
     pub(super) stored: &'a [Stored],
     pub(super) candidates: &'a mut Candidates,
-    pub(super) scheme: S,
+    pub(super) force: F,
 }
 
-impl<S: PairTerms> Task for Accelerations<'_, S> {
+impl<F: PairForce> Task for Accelerations<'_, F> {
     type Output = ();
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let Self { sums, stored, candidates, scheme } = self;
+        let Self { sums, stored, candidates, force } = self;
         sums.visit(
             L::Register::LANES,
             #[inline(always)]
             |group, around, found, values| {
                 candidates.collect::<L::Register>(around, stored, group, found);
-                accelerations::<S, L::Register>(scheme, group, around, (stored, candidates), values);
+                accelerations::<F, L::Register>(force, group, around, (stored, candidates), values);
             },
         );
     }
 }
 
+/// Sums the accelerations of a group of particles [m/s^2], a particle per lane.
 #[inline(always)]
-fn accelerations<S: PairTerms, R: Register>(
-    scheme: S,
+fn accelerations<F: PairForce, R: Register>(
+    force: F,
     group: &Group<'_>,
     around: &Surroundings<'_>,
     (stored, candidates): (&[Stored], &Candidates),
@@ -55,12 +57,13 @@ fn accelerations<S: PairTerms, R: Register>(
     for axis in 0..3 {
         velocity[axis] = R::load(&own[VELOCITY + axis]);
     }
-    let one = Carried { pressure: R::load(&own[PRESSURE]), volume: R::load(&own[VOLUME]), velocity };
+    let one = PairQuantities { pressure: R::load(&own[PRESSURE]), volume: R::load(&own[VOLUME]), velocity };
     let mut sum = [R::splat(0.0); 3];
     for &[cx, cy, cz, pressure, volume, vx, vy, vz] in candidates.all() {
         let velocity = [R::splat(vx), R::splat(vy), R::splat(vz)];
-        let other = Carried { pressure: R::splat(pressure), volume: R::splat(volume), velocity };
-        sum = scheme.pull(sum, [x - R::splat(cx), y - R::splat(cy), z - R::splat(cz)], &one, &other);
+        let other = PairQuantities { pressure: R::splat(pressure), volume: R::splat(volume), velocity };
+        let offset = [x - R::splat(cx), y - R::splat(cy), z - R::splat(cz)];
+        sum = force.add_acceleration(sum, offset, &one, &other);
     }
     let mut lanes = [[0.0; LANES]; 3];
     for axis in 0..3 {

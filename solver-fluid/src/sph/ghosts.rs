@@ -1,9 +1,9 @@
-//! A fluid cut among ranks: which particles each rank has, and what it sees of others'.
+//! A fluid cut among ranks: the particles that a rank owns, and the particles of other ranks that it sees.
 //!
-//! Space is cut into boxes of whole cells, one per rank ([`Cut`]). A rank has the particles in its box.
-//! Particles of others within a support radius of it are its **ghosts**: it meets them in sums, but their
-//! owners find their densities and forces. A particle meets its neighbours in the order of rows, bins and
-//! ids, on whichever rank, so that no sum depends on the cut by a bit.
+//! Space is cut into boxes of whole cells, one per rank ([`Cut`]). A rank owns the particles in its box.
+//! Particles of other ranks within a support radius of the box are its **ghosts**. Own particles meet ghosts
+//! in sums, but the owners of the ghosts find the ghosts' densities and forces. On every rank a particle
+//! meets its neighbours in the order of rows, bins and ids, so that no sum depends on the cut by a bit.
 
 use std::time::{Duration, Instant};
 
@@ -17,15 +17,15 @@ use super::neighbours::{Points, Raster};
 
 /// Particles of one task in loops over particles.
 const CHUNK: usize = 4096;
-/// Work of the busiest rank over that of the mean one from which on space is cut anew.
+/// Ratio of the busiest rank's work to the mean work of ranks above which space is cut anew.
 const UNBALANCED: f64 = 1.1;
 
-/// The part of a fluid that this rank has.
+/// The part of a fluid that this rank owns.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
     pub(super) ranks: Ranks,
     cut: Cut,
-    /// Time spent on own particles since balance was last looked at.
+    /// Time spent on own particles since the last [`Self::balance`].
     busy: Duration,
     pub(super) spent: Spent,
 }
@@ -35,22 +35,21 @@ pub(super) struct Share {
 pub struct Spent {
     /// On own particles.
     pub busy: Duration,
-    /// On finding and copying what others see, and taking over what they sent.
+    /// On finding and copying particles that others see, and on copying received ghosts.
     pub packing: Duration,
 }
 
 impl Default for Share {
-    /// All of it.
+    /// The whole fluid.
     fn default() -> Self {
         Self { ranks: Ranks::alone(), cut: Cut::whole(), busy: Duration::ZERO, spent: Spent::default() }
     }
 }
 
 impl Share {
-    /// The part of this rank, if every rank has all particles now, and the indices of its particles.
-    /// Collective.
+    /// The part of this rank and the indices of its particles, of which every rank has all now. Collective.
     pub(super) fn new(ranks: &Ranks, raster: &Raster, positions: &[DVec3]) -> (Self, Vec<u32>) {
-        // Each rank counts every so manieth particle.
+        // Of n ranks each counts every nth particle.
         let of = |k: usize| ranks.rank() + k * ranks.size();
         let count = positions.len().saturating_sub(ranks.rank()).div_ceil(ranks.size());
         let cut = Cut::balanced(ranks, |k| cell(raster, positions[of(k)]), count, 1);
@@ -68,7 +67,7 @@ impl Share {
         done
     }
 
-    /// Cuts space anew if some rank has more to do than others. Collective.
+    /// Cuts space anew if the busiest rank has more than [`UNBALANCED`] times the mean work. Collective.
     pub(super) fn balance(&mut self, raster: &Raster, positions: &[DVec3]) {
         let nanoseconds = std::mem::take(&mut self.busy).as_nanos() as i64;
         let (mut sum, mut most) = ([nanoseconds, positions.len() as i64], [nanoseconds as f64]);
@@ -101,13 +100,13 @@ impl Share {
         positions.par_iter().with_min_len(CHUNK).map(owner).collect()
     }
 
-    /// Cells by which the farthest particle of any rank has left the box of its rank. Collective.
+    /// The largest distance [cells] of a particle, of any rank, from its rank's box. Collective.
     fn strayed(&self, raster: &Raster, positions: &[DVec3]) -> i32 {
         let (low, high) = self.cut.region(self.ranks.rank());
         let (low, high) = (IVec3::from_array(low), IVec3::from_array(high));
         let strayed = |&x: &DVec3| {
             let cell = IVec3::from_array(cell(raster, x));
-            // Differences are taken only where they are small numbers.
+            // Other differences could overflow: a box may reach to the largest integer.
             let below = IVec3::select(cell.cmplt(low), low.saturating_sub(cell), IVec3::ZERO);
             let above = IVec3::select(cell.cmpgt(high), cell.saturating_sub(high), IVec3::ZERO);
             below.max(above).max_element()
@@ -130,13 +129,13 @@ fn cell(raster: &Raster, position: DVec3) -> Cell {
     raster.locate(position).cell().to_array()
 }
 
-/// A particle on its way to a rank that sees it.
+/// A particle as it is sent to a rank that sees it.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Seen {
     id: u64,
     position: DVec3,
-    /// As loops over pairs read it.
+    /// Velocity [m/s] in f32, as loops over pairs read it.
     velocity: Vec3,
     unused: u32,
 }
@@ -144,28 +143,29 @@ struct Seen {
 /// Pressure and volume of a particle, as loops over pairs read them.
 pub(super) type PressureAndVolume = [i32; 2];
 
-/// Particles of other ranks that own ones may see.
+/// Particles of other ranks that own particles may see.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ghosts {
     ids: Vec<ParticleId>,
     positions: Vec<DVec3>,
     velocities: Vec<DVec3>,
-    /// Ranks that see own particles and whose particles are seen.
+    /// Neighbouring ranks, which see own particles and whose particles are seen.
     with: Vec<usize>,
-    /// The own particles that each of them sees.
+    /// The own particles that each neighbouring rank sees.
     seen: Vec<Vec<u32>>,
-    /// The number of ghosts from each of them.
+    /// The number of ghosts from each neighbouring rank.
     from: Vec<usize>,
 }
 
 impl Ghosts {
-    /// Takes over what others have within a support radius of own particles. If particles may have left their
-    /// rank's box, `may_stray`. Collective.
+    /// Exchanges the particles that other ranks see: own ones become ghosts of others and theirs become
+    /// ghosts here. `may_stray` says that particles may have left their rank's box. Collective.
     pub(super) fn exchange(&mut self, share: &mut Share, raster: &Raster, own: Points<'_>, may_stray: bool) {
         if share.ranks.is_alone() {
             return;
         }
-        // A particle sees no farther than the next cell; those that strayed see from where they are.
+        // A particle sees no farther than the next cell. If both particles of a pair may have strayed by s
+        // cells, their boxes may be 1 + 2 s cells apart.
         let depth = 1 + if may_stray { 2 * share.strayed(raster, own.positions) } else { 0 };
         let start = Instant::now();
         let Share { ranks, cut, spent, .. } = share;
@@ -180,7 +180,7 @@ impl Ghosts {
             .filter(|&i| !is_between(own.positions[i], low, high))
             .map(|i| (i as u32, cell(raster, own.positions[i])))
             .collect();
-        // Particles that stand next to each other are mostly of one cell.
+        // Successive particles mostly lie in one cell, so that the ranks that see it are found once.
         let (mut last, mut seers) = (None, Vec::new());
         for (i, cell) in border {
             if last != Some(cell) {
@@ -216,7 +216,8 @@ impl Ghosts {
         Points { ids: &self.ids, positions: &self.positions, velocities: &self.velocities }
     }
 
-    /// The ghosts' values from their owners, in the order of the ghosts. Collective.
+    /// The pressures and volumes of the ghosts, in their order. Each rank sends those of its `own` particles
+    /// that others see. Collective.
     pub(super) fn ask(
         &self,
         ranks: &Ranks,

@@ -1,21 +1,22 @@
-//! Guard of the weak compression that a weakly compressible fluid assumes: a violation is reported once, or
-//! ends the run.
+//! Guard of weak compression. A fluid that is compressed more than a weakly compressible fluid may be is
+//! reported once, or ends the run.
 //!
-//! The density varies by about one percent while the speed of sound is at least ten times the largest speed
-//! [Monaghan1994] and `rest_density sound_speed^2` is a hundred times the pressure of the load on the fluid.
-//! A solver never learns the loads of others on its fluid, so both are checked in every step.
+//! The density varies by about one percent under two conditions. The speed of sound is at least ten times the
+//! largest speed [Monaghan1994], and `rest_density sound_speed^2` is a hundred times the pressure of the load
+//! on the fluid. A solver does not know the loads of others on its fluid, so that speed and density are
+//! checked in every step.
 
 use amalgam_solver_kit::SolverError;
 
 use super::pressure::equation_of_state::EquationOfState;
 
-/// Sound speed over largest speed, at least.
+/// Least ratio of the speed of sound to the largest speed.
 pub(crate) const SOUND_SPEED_RATIO: f64 = 10.0;
-/// Mean density over rest density that is told: twice the variation meant.
+/// Mean density over rest density above which a warning tells it: twice the intended variation.
 pub const TOLD: f64 = 1.02;
-/// Mean density over rest density at which a run ends.
+/// Mean density over rest density above which a run ends.
 const REFUSED: f64 = 1.1;
-/// The variation of density meant.
+/// The intended relative variation of density.
 const MEANT: f64 = 0.01;
 
 /// The warnings given so far.
@@ -26,16 +27,16 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// One that tells nothing: another rank does.
+    /// A guard that gives no warnings, because another rank gives them.
     pub(super) fn silent() -> Self {
         Self { told_speed: true, told_density: true }
     }
 
-    /// Looks at the start of a step: the largest speed [m/s], and the mean of densities over rest density,
-    /// each at least 1.
+    /// Checks the start of a step: the largest speed [m/s], and the mean compression, which counts each
+    /// particle's as at least 1.
     ///
     /// # Errors
-    /// A mean above [`REFUSED`].
+    /// The mean compression is above [`REFUSED`].
     pub(super) fn look(
         &mut self,
         state: &EquationOfState,
@@ -57,9 +58,9 @@ impl Guard {
     }
 }
 
-/// A speed [m/s] that is more than a tenth of the speed of sound.
+/// A warning of a speed [m/s] that is more than a tenth of the speed of sound [m/s].
 pub(crate) fn speed_warning(sound_speed: f64, speed: f64) -> Option<String> {
-    // A speed that was right when it was written stays so for a percent.
+    // One percent of tolerance: the advised sound_speed is rounded and must not cause the warning again.
     (SOUND_SPEED_RATIO * speed > 1.01 * sound_speed).then(|| {
         format!(
             "sound_speed is {sound_speed:.3} m/s, less than ten times the fluid's largest speed of {speed:.3} m/s, so that \
@@ -81,8 +82,8 @@ fn density_message(state: &EquationOfState, compression: f64) -> String {
     )
 }
 
-/// The speed of sound [m/s] at which a pressure [Pa] changes the density of a fluid [kg/m^3] by as little as
-/// is meant.
+/// The speed of sound c [m/s] at which a pressure p [Pa] changes the rest density rho0 [kg/m^3] by the
+/// intended variation: `p = c^2 (rho - rho0)` with `rho - rho0 = 0.01 rho0`.
 pub fn sound_speed_under(pressure: f64, rest_density: f64) -> f64 {
     (pressure / (MEANT * rest_density)).sqrt()
 }

@@ -1,23 +1,24 @@
 //! Kernels in three dimensions, and how they are calibrated.
 //!
-//! With s = r / H and t = 1 - s, H the support radius:
+//! With s = r / H and t = 1 - s, where H is the support radius:
 //!
-//! - Wendland's C2 [Wendland1995], W = 21 / (2 pi H^3) t^4 (1 + 4 s), dW/dr / r = -210 / (pi H^5) t^3. It is positive in
-//!   Fourier space, so particles do not pair [Dehnen2012], and neither value nor derivative needs a division.
-//! - Those of [Mueller2003]: poly6 for density (Eq. 20), spiky for the gradient of pressure (Eq. 21).
+//! - Wendland's C2 [Wendland1995] is W = 21 / (2 pi H^3) t^4 (1 + 4 s), with dW/dr / r = -210 / (pi H^5) t^3.
+//!   Its Fourier transform is positive, so that particles do not pair [Dehnen2012]. Neither value nor
+//!   derivative needs a division.
+//! - Two kernels of [Mueller2003]: poly6 for density (Eq. 20), spiky for the gradient of pressure (Eq. 21).
 //!
-//! **Calibration.** Sums over particles stand for integrals and miss them by some percent. Both errors that
-//! show are taken out on the cubic lattice that the fluid starts from: values are divided by the lattice's
-//! sum of W times volume, so that a full lattice has rest density. Gradients are divided by the **first
-//! moment** of the result, `-1/3 sum V r . grad W` (0.95 for Wendland's kernel at two spacings). Then the
-//! gradient of a linear field, the Laplacian of a quadratic one, and the change of density under a small
-//! uniform compression are exact.
+//! **Calibration.** Sums over particles stand for integrals and differ from them by some percent. The
+//! calibration makes two sums exact on the cubic lattice that the fluid starts from. The density of a full
+//! lattice is the rest density (`DensityCalibration`). Gradients are divided by the kernel's **first
+//! moment** on the lattice, `-1/3 sum V r . grad W` (0.95 for Wendland's kernel at two spacings). The
+//! gradient of a linear field, the Laplacian of a quadratic field, and the change of density under a small
+//! uniform compression are then exact.
 
 use std::f64::consts::PI;
 
 use amalgam_particles::DVec3;
 
-/// Function of distance.
+/// Form of a kernel: its function of distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Wendland's C2.
@@ -26,6 +27,17 @@ pub enum Shape {
     Poly6,
     /// Mueller's spiky kernel.
     Spiky,
+}
+
+impl Shape {
+    /// The constant k of -dW/dr / r = k / (pi H^5) f(s).
+    fn slope(self) -> f64 {
+        match self {
+            Self::Wendland => 210.0,
+            Self::Poly6 => 945.0 / 32.0,
+            Self::Spiky => 45.0,
+        }
+    }
 }
 
 /// The kernel of one support radius, normalised: its integral is 1.
@@ -44,6 +56,28 @@ pub struct LatticeSums {
     pub value: f64,
     /// `-1/3 sum V r . grad W`; 1 in the continuum.
     pub moment: f64,
+}
+
+/// The constants by which a sum of the kernel becomes the compression, the density over the rest density.
+///
+/// With the lattice's sum S0 of V W and its first moment M the compression is `1 + (S - S0) / M`
+/// (`docs/theory/sph.md`). In the sum of W / W(0) this is `base + scale * sum`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DensityCalibration {
+    pub(super) base: f64,
+    pub(super) scale: f64,
+}
+
+impl DensityCalibration {
+    /// The constants of a kernel on a lattice of `spacing` [m].
+    pub(super) fn new(kernel: &Kernel, spacing: f64) -> Self {
+        let sums = kernel.lattice_sums(spacing);
+        // The sum of W / W(0) over a full lattice.
+        let full = sums.value / (spacing.powi(3) * kernel.value(0.0));
+        // M / S0: the relative change of the sum over that of the density, under a small compression.
+        let response = sums.moment / sums.value;
+        Self { base: 1.0 - 1.0 / response, scale: 1.0 / (response * full) }
+    }
 }
 
 impl Kernel {
@@ -65,10 +99,17 @@ impl Kernel {
         let t = (1.0 - s).max(0.0);
         let scale = 1.0 / (PI * self.support_radius.powi(5));
         match self.shape {
-            Shape::Wendland => -210.0 * scale * t.powi(3),
-            Shape::Poly6 => -945.0 / 32.0 * scale * (1.0 - s * s).max(0.0).powi(2),
-            Shape::Spiky => -45.0 * scale * t * t / s,
+            Shape::Wendland => -self.shape.slope() * scale * t.powi(3),
+            Shape::Poly6 => -self.shape.slope() * scale * (1.0 - s * s).max(0.0).powi(2),
+            Shape::Spiky => -self.shape.slope() * scale * t * t / s,
         }
+    }
+
+    /// The calibrated factor k [1/m^5] of -dW/dr / r, which is k t^3 for Wendland's kernel and k t^2 / s for
+    /// the spiky one, on a lattice of `spacing` [m].
+    pub fn calibrated_slope(&self, spacing: f64) -> f64 {
+        let moment = self.lattice_sums(spacing).moment;
+        self.shape.slope() / (PI * self.support_radius.powi(5) * moment)
     }
 
     /// Gradient of W [1/m^4] with respect to the position that lies at `offset` [m] from the kernel's centre.

@@ -1,4 +1,4 @@
-//! Neighbours: the order of particles by cells, and the candidates around a few of them.
+//! Neighbours: the order of particles by cells, and the candidates around a group of particles.
 
 mod candidates;
 mod cells;

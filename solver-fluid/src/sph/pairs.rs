@@ -1,9 +1,9 @@
-//! The terms of a pair of particles: the arithmetic of the innermost loops, as many particles at a time as a
-//! register has lanes.
+//! Kernels and forces of pairs of particles: the arithmetic of the innermost loops, on as many particles at a
+//! time as a register has lanes.
 //!
-//! Offsets are in support radii. Every product and sum of two particles' values is symmetric in them, or
-//! changes sign with their order, so that both particles of a pair find exactly opposite forces, up to the
-//! rounding of their sums.
+//! Offsets are in support radii. The factors of a force are symmetric in the two particles, and its
+//! directions change sign when the particles change places. So the two particles of a pair find exactly
+//! opposite forces, up to the rounding of their sums.
 
 #![allow(
     clippy::needless_range_loop,
@@ -12,25 +12,86 @@
 
 use amalgam_particles::lanes::Register;
 
-/// The quantities of a particle in a pair's force beside its position; constants are folded in by the
-/// evaluation.
+use super::SphParameters;
+use super::kernel::{Kernel, Shape};
+
+/// The values of one particle that enter the force of a pair, beside its position. The density pass has
+/// multiplied pressure and volume by the constants in [`PairCoefficients`].
 #[derive(Clone, Copy)]
-pub(super) struct Carried<R> {
-    /// Its pressure, scaled.
+pub(super) struct PairQuantities<R> {
+    /// Scaled pressure.
     pub(super) pressure: R,
-    /// Its volume, scaled.
+    /// Scaled reciprocal of the density.
     pub(super) volume: R,
     /// Velocity [m/s].
     pub(super) velocity: [R; 3],
 }
 
-/// A pair's terms in density and acceleration.
-pub(super) trait PairTerms: Copy + Send + Sync {
-    /// The kernel over its value at 0, at the root of a squared distance.
-    fn shape<R: Register>(distance2: R) -> R;
+/// The constants by which the density pass turns a particle's pressure p and density rho into
+/// [`PairQuantities`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PairCoefficients {
+    /// The scaled pressure is `pressure p / rho^2`, or `pressure p`.
+    pub(super) pressure: f64,
+    /// True if the scaled pressure has the factor 1 / rho^2 of Eq. 3.3 [Monaghan1992].
+    pub(super) over_squared_density: bool,
+    /// The scaled volume is `volume / rho`. Forces use the product of two scaled volumes, so that this is the
+    /// square root of a constant that all pairs share.
+    pub(super) volume: f64,
+}
 
-    /// `sum` with the acceleration of one particle by another, at `offset` from that one to the first.
-    fn pull<R: Register>(self, sum: [R; 3], offset: [R; 3], one: &Carried<R>, other: &Carried<R>) -> [R; 3];
+/// A kernel that densities are summed with.
+pub(super) trait DensityKernel: Send + Sync {
+    /// The kernel as a function in f64.
+    const SHAPE: Shape;
+
+    /// W(r) / W(0), from `(r / H)^2`.
+    fn relative_value<R: Register>(distance2: R) -> R;
+}
+
+/// The force between two particles by pressure and viscosity, and its kernels. `docs/theory/sph.md` has the
+/// equations.
+pub(super) trait PairForce: Copy + Send + Sync {
+    /// The kernel of the density.
+    type Density: DensityKernel;
+    /// The kernel whose gradient stands in the pressure force.
+    const PRESSURE_KERNEL: Shape;
+
+    /// Constants of the pair's quantities.
+    fn coefficients(&self, parameters: &SphParameters) -> PairCoefficients;
+
+    /// The dynamic viscosity [Pa s] that the force amounts to in a shear flow. It limits the sub-step.
+    fn dynamic_viscosity(&self, parameters: &SphParameters) -> f64;
+
+    /// Returns `sum` plus the acceleration of particle `one` by particle `other` [m/s^2]. `offset` is the
+    /// position of `one` less that of `other`, in support radii.
+    fn add_acceleration<R: Register>(
+        self,
+        sum: [R; 3],
+        offset: [R; 3],
+        one: &PairQuantities<R>,
+        other: &PairQuantities<R>,
+    ) -> [R; 3];
+
+    /// The kernels of density and of the gradient of pressure.
+    fn kernels(&self, support_radius: f64) -> [Kernel; 2] {
+        [Self::Density::SHAPE, Self::PRESSURE_KERNEL].map(|shape| Kernel { shape, support_radius })
+    }
+}
+
+/// Wendland's C2 kernel.
+pub(super) enum WendlandKernel {}
+
+impl DensityKernel for WendlandKernel {
+    const SHAPE: Shape = Shape::Wendland;
+
+    /// t^4 (1 + 4 s) with t = 1 - s, so that 1 + 4 s = 5 - 4 t.
+    #[inline(always)]
+    fn relative_value<R: Register>(distance2: R) -> R {
+        let t = depth(distance2);
+        let t2 = t * t;
+        t2 * t2 * t.mul_add(R::splat(-4.0), R::splat(5.0))
+    }
 }
 
 /// The square of a vector's length.
@@ -39,25 +100,18 @@ pub(super) fn squared<R: Register>([x, y, z]: [R; 3]) -> R {
     z.mul_add(z, y.mul_add(y, x * x))
 }
 
-/// 1 - s where positive.
+/// t = 1 - s where positive, else 0, from s^2.
 #[inline(always)]
 pub(super) fn depth<R: Register>(squared: R) -> R {
     (R::splat(1.0) - squared.sqrt()).larger(R::splat(0.0))
 }
 
-#[inline(always)]
-pub(super) fn wendland<R: Register>(distance2: R) -> R {
-    let t = depth(distance2);
-    let t2 = t * t;
-    t2 * t2 * t.mul_add(R::splat(-4.0), R::splat(5.0))
-}
-
-/// `sum + push offset + drag (v_j - v_i)`.
+/// Returns `sum + push offset + drag (v_other - v_one)`.
 #[inline(always)]
 pub(super) fn push_and_drag<R: Register>(
     sum: [R; 3],
     (push, offset): (R, [R; 3]),
-    (drag, one, other): (R, &Carried<R>, &Carried<R>),
+    (drag, one, other): (R, &PairQuantities<R>, &PairQuantities<R>),
 ) -> [R; 3] {
     let mut result = sum;
     for axis in 0..3 {

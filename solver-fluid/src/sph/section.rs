@@ -1,31 +1,30 @@
 //! The section of an SPH fluid. The comments of its fields are the table in `docs/reference/fluid.md`.
 //!
-//! The largest speed is taken as sqrt(v0^2 + 2 g H): v0 the largest initial speed, H the height of the
-//! fluid's highest point above the domain's lowest one. With ten times that as speed of sound the density
-//! varies by about one percent. Loads of others on the fluid are unknown at the start, and reported when they
-//! appear.
+//! The default speed of sound is ten times `sqrt(v0^2 + 2 g H)`, with the largest initial speed v0 and the
+//! height H of the fluid's highest point above the domain's lowest point. The density then varies by about
+//! one percent [Monaghan1994]. Loads of others on the fluid are unknown at the start and reported when they
+//! appear (`sph/guard.rs`).
 //!
-//! The default viscosity is `rest_density * sound_speed * smoothing_length * 0.05 / 10`: the equivalent of
-//! the artificial viscosity of [Monaghan1992] with alpha = 0.05 in three dimensions. It goes to zero with the
-//! spacing. With less (water: 0.001), pressure waves of the size of a particle last long.
+//! The default viscosity is `rest_density * sound_speed * smoothing_length * 0.05 / 10`. It is equivalent to
+//! the artificial viscosity of [Monaghan1992] with alpha = 0.05 in three dimensions, and goes to zero with
+//! the spacing. With a lower viscosity, such as 0.001 Pa s for water, pressure waves of the size of a
+//! particle last long.
 //!
-//! `substeps_max` is 1 by default: forces then do not depend on groups, so that a second stage costs next to
-//! nothing. With n sub-steps, each of S stages computes n - 1 of them again. Raise it if the rest of a
-//! coupled step costs more than a sub-step here. A group is a boundary in prescribed motion during a step; in
-//! a dam break with groups of 1.1 times their fluid's mass, 4 sub-steps at the default `cfl` gave the same
-//! motion as 1, 6 were noisy and 10 unstable (10 were stable with groups of 11 times the mass).
+//! `substeps_max` is 1 by default. Forces of the first sub-step do not depend on groups, so that a second
+//! stage of a step with one sub-step costs next to nothing. With n sub-steps, each stage computes n - 1 of
+//! them again. A larger value pays if the rest of a coupled step costs more than a sub-step here.
 //!
-//! The same dam break gained no energy at any `cfl` up to 1.
+//! During a step a group is a boundary in prescribed motion, which limits the number of sub-steps. In a dam
+//! break with groups of 1.1 times their fluid's mass, 4 sub-steps at the default `cfl` gave the same motion
+//! as 1, 6 were noisy and 10 unstable. With groups of 11 times the mass, 10 were stable. The same dam break
+//! gained no energy at any `cfl` up to 1.
 
-use amalgam_particles::{CellGrid, DVec3, ParticleId, Particles, shapes::MovingShape};
-use amalgam_solver_kit::{
-    DragSettings, Fields, ForceSettings, SectionError, World, parse_section, renamed_keys,
-};
+use amalgam_particles::{CellGrid, DVec3, Particles, shapes::MovingShape};
+use amalgam_solver_kit::{DragSettings, ForceSettings, SectionError, World};
 use serde::Deserialize;
 
 use super::{
-    Formulation, SphParameters,
-    evaluation::compressions,
+    Artificial, Formulation, Morris, Mueller, SphParameters, Xsph,
     guard::{SOUND_SPEED_RATIO, speed_warning},
     pressure::{
         equation_of_state::{EquationOfState, Law},
@@ -33,13 +32,15 @@ use super::{
     },
     walls::Walls,
 };
-use crate::filling::{check_density, fill, volume_warnings};
+use crate::filling::{fill, volume_warnings};
+use crate::initial_density::{check_density, compressions};
 use crate::section::{
-    EmitterSection, FacesSection, Method, SUBSTEPS_MAX, SinkSection, check_emitters, check_inside,
-    default_rest_density, default_substeps_max, no_faces, source_faults, sources,
+    EmitterSection, FacesSection, Faults, Method, SinkSection, check_emitters, check_inside,
+    default_rest_density, default_substeps_max, no_faces, parse, particles, source_faults, sources,
+    take_fields,
 };
 
-/// Strength of the default viscosity, as alpha of [Monaghan1992].
+/// Strength alpha of the artificial viscosity [Monaghan1992] that the default viscosity is equivalent to.
 const ARTIFICIAL_VISCOSITY: f64 = 0.05;
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -87,8 +88,8 @@ struct SphSection {
     /// `false`.
     #[serde(default = "no_faces")]
     no_slip: FacesSection,
-    /// True: fluid at rest starts under the pressure of its own weight, its layers pressed together; false: at
-    /// rest density, without pressure. Default: `true` for pools that walls hold on all sides.
+    /// True: fluid at rest starts under the pressure of its own weight, its layers pressed together; false:
+    /// at rest density, without pressure. Default: `true` for pools that walls hold on all sides.
     hydrostatic: Option<bool>,
     /// Courant number of a sub-step, above 0 and at most 1.
     #[serde(default = "default_cfl")]
@@ -136,18 +137,10 @@ const RENAMED: [(&str, &str); 1] = [("max_substeps", "substeps_max")];
 /// # Errors
 /// Every fault, with the path of its key.
 pub fn read(section: &str, world: &World) -> Result<(SphParameters, Particles), Vec<SectionError>> {
-    let renamed = renamed_keys(section, &RENAMED);
-    if !renamed.is_empty() {
-        return Err(renamed);
-    }
-    let mut section: SphSection = parse_section(section)?;
+    let mut section: SphSection = parse(section, &RENAMED)?;
     let mut faults = section.scalar_faults();
     faults.extend(source_faults(&section.emitters, &section.sinks));
-    let (drags, forces) = (std::mem::take(&mut section.drag), std::mem::take(&mut section.force));
-    let fields = Fields::new(drags, forces).unwrap_or_else(|errors| {
-        faults.extend(errors);
-        Fields::default()
-    });
+    let fields = take_fields((&mut section.drag, &mut section.force), &mut faults);
     let support_radius = 2.0 * section.smoothing_ratio * section.spacing;
     let walls = section.walls(world, support_radius);
     let held_by = walls.map(|walls| (walls.min, walls.max));
@@ -180,7 +173,7 @@ pub fn read(section: &str, world: &World) -> Result<(SphParameters, Particles), 
         support_radius,
         mass: section.rest_density * section.spacing.powi(3),
         state: EquationOfState { law: section.law(), rest_density: section.rest_density, sound_speed },
-        formulation: section.formulation(sound_speed, 0.5 * support_radius),
+        formulation: section.formulation(sound_speed, support_radius),
         cfl: section.cfl,
         substeps_max: section.substeps_max,
         gravity: world.gravity,
@@ -197,13 +190,8 @@ pub fn read(section: &str, world: &World) -> Result<(SphParameters, Particles), 
         return Err(faults);
     }
     warnings.iter().for_each(|warning| tracing::warn!("{}: {warning}", world.participant));
-    let mut particles = Particles::default();
-    for (points, body) in bodies.iter().zip(&section.shapes) {
-        for &point in points {
-            let id = ParticleId(particles.len() as u64);
-            particles.push(id, point, body.velocity_at(point), parameters.mass, radius, false);
-        }
-    }
+    let filled = (&section.shapes[..], &bodies[..]);
+    let particles = particles(filled, (parameters.mass, radius), |_, _, point| point);
     Ok((parameters, particles))
 }
 
@@ -215,22 +203,23 @@ impl SphSection {
         })
     }
 
-    fn formulation(&self, sound_speed: f64, smoothing_length: f64) -> Formulation {
+    fn formulation(&self, sound_speed: f64, support_radius: f64) -> Formulation {
         if let Some(alpha) = self.artificial_viscosity {
-            return Formulation::Artificial { alpha };
+            return Formulation::Artificial(Artificial { alpha });
         }
         if let Some(epsilon) = self.xsph {
-            return Formulation::Xsph { epsilon };
+            return Formulation::Xsph(Xsph { epsilon });
         }
+        let smoothing_length = 0.5 * support_radius;
         let default = self.rest_density * sound_speed * smoothing_length * ARTIFICIAL_VISCOSITY / 10.0;
         let viscosity = self.viscosity.unwrap_or(default);
         match self.kernels {
-            Kernels::Wendland => Formulation::Laminar { viscosity },
-            Kernels::Mueller => Formulation::Mueller { viscosity },
+            Kernels::Wendland => Formulation::Morris(Morris { viscosity }),
+            Kernels::Mueller => Formulation::Mueller(Mueller::new(viscosity, self.spacing, support_radius)),
         }
     }
 
-    /// The domain's faces that hold the fluid, if any does.
+    /// The domain's faces that hold the fluid, if there are any.
     fn walls(&self, world: &World, support_radius: f64) -> Option<Walls> {
         let (faces, (min, max)) = (self.walls.faces(), world.domain);
         let place = |axis: usize, side: usize, face: f64| {
@@ -262,34 +251,13 @@ impl SphSection {
     }
 
     fn scalar_faults(&self) -> Vec<SectionError> {
-        let mut faults = Vec::new();
-        let mut check = |ok: bool, key: &str, rule: &str| {
-            if !ok {
-                faults.push(SectionError::new(key, rule));
-            }
-        };
-        let positive = |value: f64| value > 0.0 && value.is_finite();
-        check(positive(self.spacing), "spacing", "must be positive: write e.g. spacing = 0.01");
-        check(
-            positive(self.rest_density),
-            "rest_density",
-            "must be positive: write e.g. rest_density = 1000.0",
-        );
-        check(
-            self.sound_speed.is_none_or(positive),
-            "sound_speed",
-            "must be positive: write e.g. sound_speed = 40.0",
-        );
-        let viscosity_ok = self.viscosity.is_none_or(|v| v >= 0.0 && v.is_finite());
-        check(viscosity_ok, "viscosity", "must not be negative: write e.g. viscosity = 0.1");
-        let alpha_ok = self.artificial_viscosity.is_none_or(|alpha| alpha >= 0.0 && alpha.is_finite());
-        check(
-            alpha_ok,
-            "artificial_viscosity",
-            "must not be negative: write e.g. artificial_viscosity = 0.05",
-        );
-        let xsph_ok = self.xsph.is_none_or(|epsilon| epsilon >= 0.0 && epsilon.is_finite());
-        check(xsph_ok, "xsph", "must not be negative: write e.g. xsph = 0.05");
+        let mut faults = Faults::default();
+        faults.positive("spacing", self.spacing, "0.01");
+        faults.positive("rest_density", self.rest_density, "1000.0");
+        faults.positive("sound_speed", self.sound_speed, "40.0");
+        faults.not_negative("viscosity", self.viscosity, "0.1");
+        faults.not_negative("artificial_viscosity", self.artificial_viscosity, "0.05");
+        faults.not_negative("xsph", self.xsph, "0.05");
         let others = [("artificial_viscosity", self.artificial_viscosity), ("xsph", self.xsph)];
         let given: Vec<&str> =
             others.iter().filter(|(_, value)| value.is_some()).map(|(key, _)| *key).collect();
@@ -297,24 +265,16 @@ impl SphSection {
             let one = rest.is_empty() && self.viscosity.is_none() && self.kernels == Kernels::Wendland;
             let rule = "goes with no other viscosity, and not with kernels = \"mueller\", which has its own: leave all but \
                         one of them out";
-            check(one, key, rule);
+            faults.check(one, key, rule);
         }
-        check(self.radius.is_none_or(positive), "radius", "must be positive: write e.g. radius = 0.005");
+        faults.positive("radius", self.radius, "0.005");
         let ratio_ok = (0.9..=2.0).contains(&self.smoothing_ratio);
-        check(ratio_ok, "smoothing_ratio", "must be from 0.9 to 2: write e.g. smoothing_ratio = 1.0");
-        check(
-            self.cfl > 0.0 && self.cfl <= 1.0,
-            "cfl",
-            "must be above 0 and at most 1: write e.g. cfl = 0.4",
-        );
-        let substeps_ok = (1..=SUBSTEPS_MAX).contains(&self.substeps_max);
-        check(
-            substeps_ok,
-            "substeps_max",
-            &format!("must be from 1 to {SUBSTEPS_MAX}: write e.g. substeps_max = 1"),
-        );
-        faults.extend(self.no_slip_faults());
-        faults
+        faults.check(ratio_ok, "smoothing_ratio", "must be from 0.9 to 2: write e.g. smoothing_ratio = 1.0");
+        let cfl_ok = self.cfl > 0.0 && self.cfl <= 1.0;
+        faults.check(cfl_ok, "cfl", "must be above 0 and at most 1: write e.g. cfl = 0.4");
+        faults.substeps_max(self.substeps_max, 1);
+        faults.0.extend(self.no_slip_faults());
+        faults.0
     }
 
     /// The largest speed at the start, emitters included [m/s].
@@ -325,14 +285,14 @@ impl SphSection {
         moving.chain(emitted).fold(0.0, f64::max)
     }
 
-    /// The energy that the fluid's highest point has above the domain's lowest one [J/kg].
+    /// The largest potential energy [J/kg] of a point of the fluid over the domain's lowest point.
     fn fall(&self, world: &World, bodies: &[Vec<DVec3>]) -> f64 {
         let lowest = DVec3::select(world.gravity.cmpgt(DVec3::ZERO), world.domain.1, world.domain.0);
         let above = |point: DVec3, edge: f64| {
-            // Axes without gravity count for nothing, however large the domain is.
+            // An axis without gravity adds nothing; 0 times an infinite extent would be NaN.
             let along = |axis: usize| match world.gravity[axis] {
                 0.0 => 0.0,
-                pull => pull * (lowest[axis] - point[axis]) + pull.abs() * edge,
+                gravity => gravity * (lowest[axis] - point[axis]) + gravity.abs() * edge,
             };
             along(0) + along(1) + along(2)
         };
@@ -357,7 +317,8 @@ impl SphSection {
 
 fn check_domain(walls: &Walls, support_radius: f64, bodies: &[Vec<DVec3>], faults: &mut Vec<SectionError>) {
     let extent = walls.max - walls.min;
-    // Written so that NaN fails. Narrower than this, a particle would see the image of an image of itself.
+    // The comparison fails for NaN. In a narrower domain a particle would see the image of an image of
+    // itself.
     let wide = extent.cmpge(DVec3::splat(2.0 * support_radius)).all();
     if !wide {
         let message = format!(
@@ -371,7 +332,8 @@ fn check_domain(walls: &Walls, support_radius: f64, bodies: &[Vec<DVec3>], fault
     check_inside((walls.min, walls.max), bodies, " or write walls = false", faults);
 }
 
-/// Two particles at less than half a spacing would be pushed apart with a force that no fluid has.
+/// Adds a fault if two particles are nearer than half a spacing, since the fluid's pressure would throw them
+/// apart.
 fn check_overlaps(bodies: &[Vec<DVec3>], spacing: f64, faults: &mut Vec<SectionError>) {
     let points = bodies.concat();
     let body_of = |index: usize| {

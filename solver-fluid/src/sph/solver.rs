@@ -11,9 +11,9 @@ use super::{SphParameters, evaluation::Evaluation, guard::Guard, sources::Source
 use crate::fluid::{Basics, Cut, Fluid, FluidMethod};
 use crate::substeps::{Extremes, Tentative};
 
-/// Excess of a sub-step over the stable one, relative to it, up to which no further sub-step is added. Fluid
-/// that gets faster or denser within a step should not double the work. The default Courant number leaves
-/// room for more: a dam break is stable at 2.5 times that number.
+/// Relative excess of a sub-step over the longest stable one up to which no further sub-step is added,
+/// because fluid that gets slightly faster or denser within a step should not double the work. The default
+/// Courant number leaves room for this excess: a dam break is stable at 2.5 times the default.
 const SUBSTEP_TOLERANCE: f64 = 0.25;
 /// Particles of one task in loops over particles.
 const CHUNK: usize = 4096;
@@ -21,18 +21,18 @@ const CHUNK: usize = 4096;
 /// Weakly compressible SPH.
 pub struct SphMethod {
     parameters: SphParameters,
-    /// Densities and forces at the start of the step, which are those of its first sub-step.
+    /// Densities and forces at the start of the step. They serve its first sub-step.
     start: Evaluation,
-    /// Densities and forces at later sub-steps; unused while steps have one.
+    /// Densities and forces at later sub-steps. It is unused while steps have one sub-step.
     later: Evaluation,
     /// Energy of compression [J] at the start of the step.
     compression_energy: f64,
     /// The last sub-step.
     substep: Substep,
-    /// At the start of the step [s].
+    /// Time at the start of the step [s].
     time: f64,
     guard: Guard,
-    /// The part of this rank, and what it sees of others'.
+    /// The part of the fluid that this rank owns, and the particles of other ranks that it sees.
     share: Share,
     ghosts: Ghosts,
 }
@@ -45,13 +45,13 @@ impl Fluid<SphMethod> {
         self.method.share.recut(&raster, &self.particles.position, weight);
     }
 
-    /// The number of particles of other ranks that this one sees, and the time that it has spent so far.
+    /// The number of particles of other ranks that this rank sees, and the time that it has spent so far.
     pub fn shared(&self) -> (usize, Spent) {
         (self.method.ghosts.points().ids.len(), self.method.share.spent)
     }
 
-    /// Pairs of particle and candidate that the loops over pairs of the last step went through, for densities
-    /// and for forces, per particle.
+    /// Pairs of particle and candidate per particle that the loops over densities and over forces visited at
+    /// the start of the last step.
     pub fn pairs_per_particle(&self) -> [f64; 2] {
         self.method.start.pairs().map(|pairs| pairs as f64 / self.particles.len() as f64)
     }
@@ -102,7 +102,7 @@ impl SphMethod {
         (self.time + f64::from(number) * dt, dt)
     }
 
-    /// Ends the last sub-step for all free particles: the new velocity carries them.
+    /// Ends the last sub-step for all free particles: they move with their new velocity.
     fn travel(&self, groups: &GroupMap, position: &mut [DVec3], velocity: &mut [DVec3]) -> Extremes {
         let (group_of, kick) = (groups.group_of(), self.kick());
         let travel = |(c, (positions, velocities)): (usize, (&mut [DVec3], &mut [DVec3]))| {
@@ -122,7 +122,7 @@ impl SphMethod {
         chunks.map(travel).reduce(Extremes::default, Extremes::joined)
     }
 
-    /// Ends a sub-step that is not the last: free particles are advanced, members move with their group.
+    /// Ends a sub-step that is not the last: free particles advance, members move with their group.
     fn end_substep(&self, particles: &Particles, tentative: &mut Tentative, request: &Request<'_>) {
         let (mut position, mut velocity) = tentative.take(particles);
         let mut extremes = self.travel(request.groups, &mut position, &mut velocity);
@@ -163,8 +163,8 @@ impl SphMethod {
         });
     }
 
-    /// Adds the impulse by which walls keep members in the domain: the least that stops the group, whole,
-    /// from carrying one of them nearer than the clearance. A group of infinite inertia is not stopped.
+    /// Adds the impulse by which walls keep members in the domain: the least impulse on the whole group with
+    /// which no member comes nearer to a wall than the clearance. A group of infinite inertia is not stopped.
     fn hold_groups(&self, particles: &Particles, request: &Request<'_>, momentum: &mut [DVec3]) {
         let Some(walls) = self.parameters.walls else { return };
         let mut ranges = vec![[DVec3::NEG_INFINITY, DVec3::INFINITY]; momentum.len()];
@@ -186,12 +186,12 @@ impl SphMethod {
     }
 }
 
-/// A sub-step whose forces are found.
+/// Place of a sub-step in its step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
     /// The first one of a step.
     Start,
-    /// One behind it.
+    /// A later one.
     Later,
 }
 
@@ -211,12 +211,12 @@ struct Kick<'a> {
     gravity: DVec3,
     walls: Option<Walls>,
     fields: &'a Fields,
-    /// Its start and its length [s].
+    /// Start of the sub-step and its length [s].
     step: (f64, f64),
 }
 
 impl Kick<'_> {
-    /// The velocity after it, from index, position and velocity before it.
+    /// The velocity [m/s] after the sub-step, from index, position [m] and velocity [m/s] before it.
     #[inline(always)]
     fn velocity(&self, particle: usize, position: DVec3, velocity: DVec3) -> DVec3 {
         let (_, dt) = self.step;
@@ -234,17 +234,17 @@ impl Kick<'_> {
 /// Part of a step that is integrated.
 #[derive(Clone, Copy)]
 struct Substep {
-    /// Number of sub-steps of the step before it.
+    /// Number of earlier sub-steps in the step.
     number: u32,
     /// Length [s].
     dt: f64,
-    /// The part of the step that has passed at its end.
+    /// The part of the step that has passed at the end of the sub-step.
     passed: f64,
 }
 
 impl Substep {
-    /// A group is a boundary in prescribed motion: its velocity with what others give it, in proportion to
-    /// time.
+    /// The velocity [m/s] of a group, which is a boundary in prescribed motion. The impulse that others give
+    /// it acts in proportion to time.
     fn group_velocity(&self, request: &Request<'_>, group: usize) -> DVec3 {
         request.velocity[group] + request.impulse[group] / request.inertia[group] * self.passed
     }
@@ -252,7 +252,8 @@ impl Substep {
 
 impl FluidMethod for SphMethod {
     type Parameters = SphParameters;
-    /// In between, a particle moves by a few cells at most: `cfl` over ten cells per step.
+    /// In 64 sub-steps a particle moves by few cells, since it moves by about `cfl / 20` cells in each. The
+    /// speed of sound is ten times the largest speed, and a cell is two smoothing lengths wide.
     const STORAGE_PERIOD: u64 = 64;
     const MAGIC: &'static [u8; 8] = b"AMSPH004";
     const TOO_MANY_SUBSTEPS: &'static str = "the fluid is too fast or too dense for this step";
@@ -291,7 +292,7 @@ impl FluidMethod for SphMethod {
         self.time = time;
     }
 
-    /// Stable sub-step at the densities found last.
+    /// The longest stable sub-step [s] at the densities found last.
     fn stable_substep(&self, speed: f64) -> f64 {
         let sound_speed = self.parameters.state.local_sound_speed(self.start.largest_compression());
         self.parameters.stable_substep(speed, sound_speed)
@@ -301,8 +302,8 @@ impl FluidMethod for SphMethod {
         length - SUBSTEP_TOLERANCE
     }
 
-    /// Densities, pressures and all forces of the first sub-step. Viscosity uses the particles' own
-    /// velocities, so that these forces do not depend on groups.
+    /// Finds densities, pressures and all forces of the first sub-step. Viscosity uses the particles' own
+    /// velocities and not those of groups, so that the forces do not depend on groups.
     fn begin(&mut self, particles: &Particles, speed_max: f64) -> Result<(), SolverError> {
         self.find_densities(When::Start, committed(particles));
         self.find_accelerations(When::Start);
@@ -349,7 +350,7 @@ impl FluidMethod for SphMethod {
         self.travel(groups, position, velocity)
     }
 
-    /// By the cells in which the particles were at the start of the step.
+    /// Sorts by the cells in which the particles were at the start of the step.
     fn sort_storage(&self, particles: &mut Particles) {
         particles.reorder(&self.start.order());
     }
@@ -389,7 +390,7 @@ impl FluidMethod for SphMethod {
 
     fn owners(&mut self, particles: &Particles, step: u64) -> Vec<u32> {
         let raster = self.raster();
-        // Soon at first, when nothing is known of what particles cost.
+        // Often at first, when the cost of particles is not known.
         if step.is_power_of_two() || step.is_multiple_of(Self::STORAGE_PERIOD) {
             self.share.balance(&raster, &particles.position);
         }

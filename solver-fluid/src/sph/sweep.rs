@@ -1,9 +1,9 @@
-//! A sweep over all pairs of neighbours: chunk after chunk, group after group. Density, forces, and whatever
-//! another pressure solver sums over neighbours are visitors of it.
+//! A sweep over all pairs of neighbours: chunk after chunk, group after group. Densities and forces are
+//! visitors of the sweep, and so are other sums over neighbours that another pressure solver needs.
 
 use super::neighbours::{Chunk, Group, NeighbourList, Surroundings};
 
-/// A column cut into chunks.
+/// The parts of a column that belong to chunks.
 pub(super) fn split<'a, T>(column: &'a mut [T], chunks: &[Chunk]) -> Vec<&'a mut [T]> {
     let mut rest = column;
     chunks
@@ -18,13 +18,13 @@ pub(super) struct Sums<'a, T> {
     pub(super) chunk: &'a Chunk,
     pub(super) found: &'a mut NeighbourList,
     pub(super) values: &'a mut [T],
-    /// Number of own particles; those with higher indices are ghosts, for which nothing is summed where no
-    /// own one is near.
+    /// Number of own particles. Particles with higher indices are ghosts. Nothing is summed for a row that
+    /// holds ghosts only.
     pub(super) own: usize,
 }
 
 impl<T> Sums<'_, T> {
-    /// Goes through the groups of the chunk: `sum` fills in the values of one.
+    /// Visits the groups of the chunk. `sum` fills in the values of a group, of at most `lanes` particles.
     #[inline(always)]
     pub(super) fn visit(
         self,

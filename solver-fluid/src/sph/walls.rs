@@ -1,23 +1,26 @@
 //! The walls of the domain, as planes of symmetry.
 //!
-//! Beyond a wall stands the mirror image of the fluid: position and normal velocity reversed, the same mass,
-//! density and pressure; images of images complete edges and corners. The whole, fluid and images, is an
-//! ordinary SPH fluid without walls, so density at a wall is complete, a lattice half a spacing from a wall
-//! is exactly at rest density, pressure is balanced, energy is conserved and the wall is frictionless.
-//! Rejected: the analytic integral over the half space behind a wall (edges overlap, its continuum does not
-//! match the particles beside it) and fixed boundary particles (memory with the domain's surface; fluid
-//! layers up on them).
+//! Beyond a wall stands the mirror image of the fluid, with the same mass, density and pressure. Its position
+//! and its normal velocity are reversed. Images of images complete edges and corners. Fluid and images
+//! together are an ordinary SPH fluid without walls. So the density at a wall is complete, and a lattice half
+//! a spacing from a wall is exactly at rest density. Pressure is balanced, energy is conserved and the wall
+//! is frictionless.
 //!
-//! At a **no-slip** wall the image has the tangential velocity reversed as well: the velocity field is odd
-//! about the wall and vanishes there, as for the images of [Morris1997]. Drag between a particle and an image
-//! then acts along the wall, and nothing else is different. Drag between particles and images takes energy
-//! only: of two particles each sees the other's image with the same offset, so both lose c |v_i + v_j|^2.
+//! Two other walls were rejected. The analytic integral over the half space behind a wall counts edges twice,
+//! and its continuum does not match the particles beside it. Fixed boundary particles need memory in
+//! proportion to the domain's surface, and fluid forms layers along them.
 //!
-//! A mirror does not stop a single particle: on the plane itself its normal force vanishes by symmetry, and
-//! one particle with its image is below rest density. So velocity is constrained, too: within a step no free
-//! particle may come nearer to a wall than the **clearance**, one eighth of the support radius, where the
-//! repulsion by its own image is strongest (t^3 s has its maximum at s = 1/4, the image being twice as far
-//! away as the wall).
+//! At a **no-slip** wall the image has the tangential velocity reversed as well. The velocity field is then
+//! odd about the wall and vanishes there, as for the images of [Morris1997]. Drag between a particle and an
+//! image acts along the wall too, and nothing else is different. This drag only takes energy: of two
+//! particles i and j each sees the other's image at the same distance, so that both lose c |v_i + v_j|^2 with
+//! the same c.
+//!
+//! A mirror does not stop a single particle. On the plane itself the normal force vanishes by symmetry, and
+//! one particle with its image is below rest density. So velocity is constrained too. Within a step no free
+//! particle may come nearer to a wall than the **clearance**, one eighth of the support radius H. There the
+//! repulsion by the particle's own image is strongest: t^3 s has its maximum at s = 1/4, and the image at the
+//! distance H/4 is twice as far away as the wall.
 
 use amalgam_particles::DVec3;
 
@@ -40,8 +43,9 @@ impl Walls {
         Self { min, max, clearance: support_radius / 8.0, no_slip: [[false; 2]; 3] }
     }
 
-    /// The velocity nearest to `velocity` that does not carry a particle at `position` nearer to a wall than
-    /// the clearance within `dt`. A particle that is nearer already may stay, but not move further out.
+    /// The velocity [m/s] nearest to `velocity` that does not carry a particle at `position` [m] nearer to a
+    /// wall than the clearance within `dt` [s]. A particle that is nearer already may stay where it is, but
+    /// not approach the wall.
     #[inline(always)]
     pub fn hold(&self, position: DVec3, velocity: DVec3, dt: f64) -> DVec3 {
         let end = position + dt * velocity;
@@ -53,7 +57,7 @@ impl Walls {
         velocity.clamp(lowest, highest)
     }
 
-    /// The range of velocities that [`Self::hold`] allows.
+    /// The lowest and the highest velocity [m/s] that [`Self::hold`] allows.
     #[inline]
     pub fn bounds(&self, position: DVec3, dt: f64) -> (DVec3, DVec3) {
         let lowest = ((self.min + self.clearance - position) / dt).min(DVec3::ZERO);
@@ -61,9 +65,9 @@ impl Walls {
         (lowest, highest)
     }
 
-    /// Position at which forces on a particle are evaluated, always inside. A group can carry a member
-    /// through a wall (others decide its velocity, too); the particle then changes places with its image, so
-    /// that the fluid pushes it back.
+    /// The position [m] at which forces on a particle are evaluated. It is always inside. A group, whose
+    /// velocity others decide too, can carry a member through a wall. The member then changes places with its
+    /// image, so that the fluid pushes it back.
     #[inline]
     pub fn fold(&self, position: DVec3) -> DVec3 {
         let low = DVec3::select(position.cmplt(self.min), 2.0 * self.min - position, position);

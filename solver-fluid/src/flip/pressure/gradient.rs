@@ -1,5 +1,5 @@
-//! The pressure at faces: the coefficients of its system, and the velocity that its gradient takes from a
-//! face.
+//! The pressure at faces: the coefficients of the pressure's system, and the change of a face's velocity by
+//! the pressure gradient.
 
 use amalgam_particles::lanes::{LANES, Lanes, Task};
 
@@ -7,7 +7,8 @@ use crate::flip::arithmetic::{kept, larger, sixteen, sixteen_mut};
 use crate::flip::cell::{Cell, is_open};
 use crate::flip::pressure::RUN;
 
-/// The coefficients of the pressure's system for a block of cells: of their lower faces, and to air.
+/// Sets the coefficients of the pressure's system for a block of cells: those of lower faces, and those to
+/// air.
 pub(crate) struct SetCoefficients<'a> {
     /// The first cell.
     pub(crate) begin: usize,
@@ -16,7 +17,7 @@ pub(crate) struct SetCoefficients<'a> {
     /// Kinds of all cells, and conductances of all faces of each axis.
     pub(crate) cell: &'a [Cell],
     pub(crate) conductance: [&'a [f32]; 3],
-    /// For each run of the block's cells, true if it has changed.
+    /// True for runs of the block's cells that have changed.
     pub(crate) changed: &'a [bool],
     pub(crate) face: [&'a mut [f32]; 3],
     pub(crate) ground: &'a mut [f32],
@@ -31,7 +32,7 @@ impl Task for SetCoefficients<'_> {
         for n in (0..ground.len()).step_by(LANES).filter(|n| changed[n / RUN]) {
             let first = begin + n;
             let mut to_air = [0.0; LANES];
-            // Before and behind that there are walls only.
+            // Cells outside of this range are walls.
             let inside = first >= strides[2] && first + strides[2] + LANES <= cell.len();
             for axis in 0..3 {
                 let face: &mut [f32; LANES] = sixteen_mut(&mut face[axis][n..]);
@@ -47,7 +48,7 @@ impl Task for SetCoefficients<'_> {
                 for l in 0..LANES {
                     let [own, lower, upper] = [own[l], lower[l], upper[l]].map(is_open);
                     face[l] = kept(to_lower[l], own & lower);
-                    // A face to a cell that is not open leads into air.
+                    // A face of an open cell has a conductance of zero at a wall; other closed cells are air.
                     to_air[l] += kept(to_lower[l], own & !lower);
                     to_air[l] += kept(to_upper[l], own & !upper);
                 }
@@ -57,13 +58,14 @@ impl Task for SetCoefficients<'_> {
     }
 }
 
-/// The velocity that the pressure gradient takes from a face, from the pressures above and below it [m/s].
+/// The velocity that the pressure gradient takes from a face [m/s], `dt / rho (p_upper - p_lower) / h`, with
+/// the conductance `dt / (rho h^2)` and the cell size h.
 #[inline(always)]
 pub(crate) fn pressure_change(conductance: f64, cell_size: f64, [upper, lower]: [f64; 2]) -> f64 {
     conductance * cell_size * (upper - lower)
 }
 
-/// The largest change of velocity by the pressure on a block of faces [m/s].
+/// Finds the largest change of velocity by the pressure on a block of faces [m/s].
 pub(crate) struct LargestPressureChange<'a> {
     /// The first face.
     pub(crate) begin: usize,

@@ -1,15 +1,15 @@
 //! A multigrid cycle in f32: the preconditioner of the pressure solve.
 //!
-//! Coarser levels join eight cells into one (aggregation); the sum of the coefficients between two
-//! aggregates, halved because their centres are twice as far apart, is the coarse coefficient. So any shape
-//! of the fluid and any jump of density is coarsened by the same rule (`flip/pressure/system.rs`).
-//! Corrections are interpolated between the centres of aggregates, residuals are brought to them by the
-//! transpose. Red-black Gauss-Seidel smooths.
+//! A coarser level joins eight cells into one aggregate. The coarse coefficient is half of the sum of the
+//! coefficients between two aggregates, since their centres are twice as far apart. So every shape of the
+//! fluid and every jump of density is coarsened by the same rule (`flip/pressure/system.rs`). Corrections are
+//! interpolated between the centres of aggregates (prolongation). Residuals are restricted by the transpose.
+//! Red-black Gauss-Seidel smooths.
 //!
-//! Columns are split by colour ([`Split`]): a sweep over one colour reads the other one only, in whole
-//! vectors, and its cells can be done in any order. Behind a sweep over the black cells these have no
-//! residual, so that only red ones are restricted; the first sweep on the way up overwrites the black ones,
-//! so that only red ones are prolonged.
+//! Columns are split by colour ([`Split`]). A sweep over one colour reads the other colour only, in whole
+//! vectors, so that its cells can be done in any order. After a sweep over the black cells their residual is
+//! zero, so that only the residual of red cells is restricted. The first sweep after prolongation overwrites
+//! the black cells, so that only red cells are prolonged.
 
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
@@ -21,18 +21,18 @@ use super::system::{
     BLOCK, Kind, Split, System, add_lanes, in_order, neighbours, split_zeros, window, window_mut,
 };
 
-/// Cells of the coarsest level, at most, along its longest axis.
+/// Largest number of cells of the coarsest level along an axis.
 const COARSEST: usize = 4;
 /// Sweeps on the coarsest level.
 const COARSEST_SWEEPS: usize = 20;
-/// Sweeps before and after the coarser level is asked.
+/// Sweeps before and after the correction by the coarser level.
 const SWEEPS: usize = 2;
-/// Factor on the correction from the next level to the finest one: aggregates without it are too stiff
-/// [Braess1995]. Eigenvalues begin at 0.69 without it, at 0.75 with it; on all levels it would lengthen the
-/// smoothest mode too much.
+/// Factor of the correction of the finest level by the next level: without it aggregates are too stiff
+/// [Braess1995]. The smallest eigenvalue of the preconditioned system is 0.69 without it and 0.75 with it. On
+/// all levels the factor would lengthen the smoothest mode too much.
 const OVERCORRECTION: f32 = 1.1;
-/// Columns of one colour at least this long are shared among threads: even where that gains nothing itself,
-/// since a thread that waits longer falls asleep.
+/// Length of a column of one colour from which on threads share it. They share it even if this gains nothing
+/// by itself, since a thread that waits longer falls asleep.
 const SHARED: usize = 1 << 11;
 
 /// A system with the work space of a cycle.
@@ -52,16 +52,16 @@ pub(in crate::flip) struct Multigrid {
     width: Width,
 }
 
-/// The result of a pass over one colour.
+/// Kind of a pass over one colour, by its result.
 #[derive(Clone, Copy)]
 enum Yield {
-    /// The solution where the other colour and all before stay as they are: a sweep of Gauss-Seidel.
+    /// A sweep of Gauss-Seidel: the solution of each cell's equation with its neighbours' present values.
     Relaxed,
-    /// The same, with zero in all other places.
+    /// A sweep of Gauss-Seidel in which all neighbours are zero.
     First,
-    /// A last sweep, and the product of the solution and the right-hand side.
+    /// A sweep of Gauss-Seidel, and the product of its result and the right-hand side.
     Last,
-    /// The residual of the solution so far.
+    /// The residual of the present solution.
     Residual,
 }
 
@@ -97,7 +97,7 @@ impl Task for Pass<'_> {
             let mut sum = L::load(window(self.right_hand_side, at));
             if !matches!(self.yields, Yield::First) {
                 if kind == Kind::Uniform {
-                    // An entry that is no unknown is zero.
+                    // The solution of cells that are no unknown is zero.
                     let mut around = L::splat(0.0);
                     for axis in 0..3 {
                         let below = at.wrapping_add_signed(lower[axis]);
@@ -135,7 +135,7 @@ impl Task for Pass<'_> {
 /// Adds products of two vectors, lane by lane.
 #[inline(always)]
 fn add_products(a: &[f32; LANES], b: &[f32; LANES], sums: &mut [f64; LANES]) {
-    // First all products: else compilers take lane after lane.
+    // All products come first: in one loop with the sums, compilers would take lane after lane.
     let mut products = [0.0; LANES];
     for l in 0..LANES {
         products[l] = f64::from(a[l]) * f64::from(b[l]);
@@ -160,7 +160,7 @@ impl Level {
         self.blocks(width, colour, yields, None).for_each(|_| ());
     }
 
-    /// Sweeps, in some blocks or in all.
+    /// Sweeps that begin at zero, in all blocks or `only` in some.
     fn sweep_from_zero(&mut self, width: Width, sweeps: usize, only: Option<&[bool]>) {
         for sweep in 0..sweeps {
             let first = if sweep == 0 { Yield::First } else { Yield::Relaxed };
@@ -169,7 +169,7 @@ impl Level {
         }
     }
 
-    /// The blocks of a pass, and what products they yield; or `only` some of them.
+    /// Does a pass in all blocks or `only` in some, and yields the product of each block.
     fn blocks(
         &mut self,
         width: Width,
@@ -195,7 +195,8 @@ impl Level {
         result.par_chunks_mut(BLOCK).enumerate().map(block).with_min_len(least)
     }
 
-    /// The residual of red cells as the next level's right-hand side: the transpose of [`Self::prolong`].
+    /// Sets the next level's right-hand side from the residual of red cells: the transpose of
+    /// [`Self::prolong`].
     fn restrict(&self, width: Width, coarse: &mut Self) {
         let (fine, grid) = (self.system.grid, coarse.system.grid);
         let [red, black] = pairs_of_layers(&grid, &mut coarse.right_hand_side);
@@ -206,8 +207,8 @@ impl Level {
         });
     }
 
-    /// Adds the coarser level's solution, lengthened by a factor, to the red cells, interpolated between the
-    /// centres of aggregates.
+    /// Adds the coarser level's solution times a factor to the red cells, interpolated between the centres of
+    /// aggregates.
     fn prolong(&mut self, width: Width, coarse: &Self, factor: f32) {
         let (fine, grid) = (self.system.grid, coarse.system.grid);
         let [inverse, _] = &self.system.inverse;
@@ -220,12 +221,12 @@ impl Level {
     }
 }
 
-/// Number of the first entry of the layer with which a pair of layers begins: the first one is between walls.
+/// Number of the first entry of a pair of layers. The first pair begins behind the layer of walls.
 fn begin_of_pair(grid: &Grid, pair: usize) -> usize {
     grid.first() + (2 * pair + 1) * grid.layer()
 }
 
-/// A column's layers between the walls, two and two: these are as many red entries as black ones.
+/// The layers of a column between the walls in pairs, which have as many red entries as black ones.
 fn pairs_of_layers<'a>(grid: &Grid, column: &'a mut Split<f32>) -> [ChunksMut<'a, f32>; 2] {
     let begin = begin_of_pair(grid, 0);
     let [red, black] = column;
@@ -235,24 +236,25 @@ fn pairs_of_layers<'a>(grid: &Grid, column: &'a mut Split<f32>) -> [ChunksMut<'a
     })
 }
 
-/// Parts of a cell's correction that come from its own aggregate and from the next one, along an axis.
+/// Weights of a cell's own aggregate and of the next aggregate along an axis, in linear interpolation.
 const SHARE: [f32; 2] = [0.75, 0.25];
 
-/// The value that follows from both.
+/// The value interpolated between two aggregates.
 #[inline(always)]
 fn mixed<L: Lanes>(own: L, next: L) -> L {
     L::splat(SHARE[0]) * own + L::splat(SHARE[1]) * next
 }
 
-/// A row's own row of aggregates of `count`, and the next one; behind a wall is as before it.
+/// The row of aggregates, of `count` rows, that holds a row, and the next one. A row behind a wall mirrors
+/// the row before it.
 #[inline(always)]
 fn near(row: usize, count: usize) -> [usize; 2] {
     let own = row / 2;
     [own, if row.is_multiple_of(2) { own.saturating_sub(1) } else { (own + 1).min(count - 1) }]
 }
 
-/// The rows of `fine` that take part in a row of aggregates of `count`, and their parts; zero where there is
-/// none.
+/// The rows, of `fine` rows, that a row of aggregates, of `count` rows, contributes to, and their weights.
+/// The weight is zero if there is no such row.
 #[inline(always)]
 fn around(aggregate: usize, fine: usize, count: usize) -> [(usize, f32); 4] {
     let mut rows = [(0, 0.0); 4];
@@ -284,8 +286,8 @@ impl Task for Restrict<'_> {
         let Self { fine, grid, pair, residual, to: [red, black] } = self;
         let [n, rows, layers] = grid.cells;
         let begin = begin_of_pair(&grid, pair);
-        // Shares of red cells that are the lower ones along x in their aggregates, and of upper ones; beside
-        // walls.
+        // Sums of red cells that are the lower ones along x in their aggregates, and of upper ones, with an
+        // entry for the wall at both ends.
         let len = n.next_multiple_of(LANES);
         let mut sides = [vec![0.0; len + 2], vec![0.0; len + 2]];
         let mut sums = vec![0.0; len];
@@ -307,7 +309,7 @@ impl Task for Restrict<'_> {
                         sum.store(window_mut(side, i + 1));
                     }
                 }
-                // Behind a wall is as before it.
+                // The values behind a wall mirror those before it.
                 let [low, high] = &mut sides;
                 (high[0], low[n + 1]) = (low[1], high[n]);
                 for i in (0..n).step_by(LANES) {
@@ -315,9 +317,9 @@ impl Task for Restrict<'_> {
                     let next = L::load(window(low, i + 2)) + L::load(window(high, i));
                     mixed(own, next).store(window_mut(&mut sums, i));
                 }
-                // A cell without a partner has a wall.
+                // The last cell of an odd number is paired with a wall.
                 sums[n..].fill(0.0);
-                // The pair of layers begins with a black one.
+                // The first entry of a pair of layers is black.
                 let at = grid.index([0, j, k]) - begin;
                 let [even, odd] =
                     if at.is_multiple_of(2) { [&mut *black, &mut *red] } else { [&mut *red, &mut *black] };
@@ -352,7 +354,7 @@ impl Task for Prolong<'_> {
         let share = SHARE.map(|share| factor * share);
         let [n, rows, layers] = grid.cells;
         let begin = begin_of_pair(&fine, pair).div_ceil(2);
-        // A row mixed from four of aggregates.
+        // A row of values interpolated between four rows of aggregates.
         let mut row = vec![0.0; n.next_multiple_of(2 * LANES) + 2];
         for z in 2 * pair..(2 * pair + 2).min(fine.cells[2]) {
             for y in 0..fine.cells[1] {
@@ -377,7 +379,7 @@ impl Task for Prolong<'_> {
                 let first = fine.index([0, y, z]);
                 let at = first.div_ceil(2);
                 let (to, inverse) = (&mut to[at - begin..][..n], &inverse[at..][..n]);
-                // The lower ones of their aggregates along x, or the upper ones.
+                // Along x the red cells of a row are all lower ones in their aggregates, or all upper ones.
                 let (own, next) = (&row[1..][..n], &row[2 * (first % 2)..][..n]);
                 for i in (0..n).step_by(LANES) {
                     if i + LANES <= n {
@@ -392,7 +394,7 @@ impl Task for Prolong<'_> {
     }
 }
 
-/// Adds shares of `own` and `next` where there is an unknown.
+/// Adds weighted values of `own` and `next` to cells that are unknowns.
 #[inline(always)]
 fn add_corrections(share: [f32; 2], own: &[f32], next: &[f32], inverse: &[f32], to: &mut [f32]) {
     for i in 0..to.len() {
@@ -420,10 +422,11 @@ impl Multigrid {
         &self.levels[0].system
     }
 
-    /// Lets `set` set the finest coefficients `face`, `ground` and `common`, of which only those of some runs
-    /// of cells may have changed, and builds the hierarchy from them.
+    /// Lets `set` set the finest coefficients `face`, `ground` and `common`, and builds the hierarchy from
+    /// them. Only coefficients in `changed` runs of cells may differ from before.
     pub(in crate::flip) fn set(&mut self, changed: &[bool], set: impl FnOnce(&mut System)) {
-        // Passes leave out vectors without an unknown. Which ones these are changes everywhere or nowhere.
+        // Passes leave out vectors without an unknown, whose values must be zero. Cells become unknowns, or
+        // cease to be, only if all runs have changed.
         if changed.iter().all(|&changed| changed) {
             for level in &mut self.levels {
                 let columns = level.solution.iter_mut().chain([&mut level.residual]);
@@ -446,7 +449,7 @@ impl Multigrid {
         (system, right_hand_side)
     }
 
-    /// The answer of the last [`Self::cycle`].
+    /// The solution of the last [`Self::cycle`].
     pub(in crate::flip) fn solution(&self) -> &Split<f32> {
         &self.levels[0].solution
     }
@@ -456,13 +459,13 @@ impl Multigrid {
         &mut self.levels[0].right_hand_side
     }
 
-    /// Runs a symmetric cycle from zero. Returns the product of its answer and the right-hand side.
+    /// Runs a symmetric cycle from zero. Returns the product of its solution and the right-hand side.
     pub(in crate::flip) fn cycle(&mut self) -> f64 {
         self.cycle_from(0)
     }
 
-    /// Sweeps from zero, on the finest level only, and only in some blocks of a colour; it stays zero in the
-    /// others.
+    /// Sweeps from zero on the finest level, only in some blocks of a colour. The solution is zero in the
+    /// other blocks.
     pub(in crate::flip) fn smooth(&mut self, only: &[bool]) {
         for column in &mut self.levels[0].solution {
             let blocks = column.par_chunks_mut(BLOCK).zip(only);
@@ -500,7 +503,7 @@ mod tests {
     use super::*;
     use amalgam_particles::{DVec3, random::uniform_f64};
 
-    /// A pool, and lumps above it whose aggregates are neighbours without a face in common.
+    /// A pool, and lumps above it: some of their aggregates are neighbours without a face in common.
     #[test]
     fn a_cycle_is_symmetric_and_positive_among_lumps_that_do_not_touch() {
         for seed in 0..20 {

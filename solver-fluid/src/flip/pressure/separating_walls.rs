@@ -1,9 +1,9 @@
-//! Walls that let go: where the fluid does not press against the domain's wall and moves away from it, the
-//! wall does not hold it back.
+//! Separating walls: a wall of the domain does not hold fluid back that does not press against it and moves
+//! away from it.
 //!
-//! A wall can only push: pressure p >= 0 and the velocity away from it u >= 0, and one of them is zero
-//! [Batty2007]. Which one is taken from the last pressure and the velocities before the projection, as in
-//! [Chentanez2012], not iterated.
+//! A wall can only push. So the pressure p at the wall and the fluid's velocity u away from it satisfy p >=
+//! 0, u >= 0 and p u = 0 [Batty2007]. The last pressure and the velocities before the projection decide which
+//! of p and u is zero, as in [Chentanez2012], without iterations.
 
 use crate::flip::cell::Cell;
 use crate::flip::grid::Grid;
@@ -15,9 +15,9 @@ use crate::flip::pressure::Split;
 pub(crate) struct WallFace {
     pub(crate) axis: usize,
     pub(crate) face: usize,
-    /// The cell of walls behind it.
+    /// The wall's cell behind the face.
     wall: usize,
-    /// 1 if away from the wall is upwards along the axis, else -1.
+    /// 1 if the way from the wall into the fluid leads upwards along the axis, else -1.
     away: f64,
 }
 
@@ -44,8 +44,8 @@ pub(crate) fn unpressed(grid: &Grid, cell: &[Cell], pressure: &Split<f64>) -> Ve
 }
 
 impl WallFace {
-    /// Lets go, as if there were air behind the face, if the fluid moves away under a `fall` [m/s], the
-    /// velocity that gravity gives in the sub-step.
+    /// Turns the wall's cell into air if the fluid moves away from the wall. `fall` is the velocity that
+    /// gravity gives in the sub-step [m/s].
     pub(crate) fn release(&self, transferred: &ParticleToGrid, fall: [f64; 3], cell: &mut [Cell]) {
         let [weight, moved] = transferred.at(self.axis, self.face).map(f64::from);
         if weight > 0.0 && self.away * (moved / weight + fall[self.axis]) > 0.0 {
@@ -53,7 +53,7 @@ impl WallFace {
         }
     }
 
-    /// True if a velocity leads into the wall, so that the wall stops the fluid.
+    /// True if a velocity leads into the wall, which then stops the fluid.
     pub(crate) fn holds(&self, velocity: f64) -> bool {
         self.away * velocity < 0.0
     }

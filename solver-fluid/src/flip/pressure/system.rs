@@ -1,8 +1,8 @@
 //! The pressure's system on a level of the multigrid: a weighted graph of cells.
 //!
-//! Columns are split by colour ([`Split`]): what couples cells couples red ones with black ones only. Where
-//! all faces of a vector have the coefficient of the fluid's midst, as almost everywhere, they need not be
-//! read.
+//! Columns are split by colour ([`Split`]), since faces couple red cells with black cells only. Almost
+//! everywhere all faces of a vector have the common coefficient of faces inside of the fluid, and their
+//! coefficients need not be read.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use super::super::grid::Grid;
 
 /// Entries of one colour in a task.
 pub(in crate::flip) const BLOCK: usize = 1024;
-/// Cells that hold one vector of each colour.
+/// Number of successive cells that fill one vector of each colour.
 pub(in crate::flip) const RUN: usize = 2 * LANES;
 
 /// A column by colour: entry n stands at `n / 2` of the column `n % 2`, red (even) and black (odd).
@@ -28,8 +28,9 @@ pub(in crate::flip) fn split_zeros<T: Default + Clone>(grid: &Grid) -> Split<T> 
 pub(in crate::flip) enum Kind {
     /// No unknown.
     Closed,
-    /// Unknowns with faces to all others beside them, which have the common coefficient.
+    /// Unknowns with faces to all neighbours that are unknowns. All these faces have the common coefficient.
     Uniform,
+    /// Other unknowns.
     Mixed,
 }
 
@@ -38,26 +39,28 @@ pub(in crate::flip) enum Kind {
 #[derive(Clone, Debug)]
 pub(in crate::flip) struct System {
     pub(in crate::flip) grid: Grid,
-    /// Coefficient of faces in the midst of the fluid [m s/kg / m^2].
+    /// Common coefficient of faces inside of the fluid [m s/kg / m^2].
     pub(in crate::flip) common: f32,
-    /// Coefficient of the lower face of each cell along each axis, in cells' own order.
+    /// Coefficient of the lower face of each cell along each axis, in the order of cells.
     pub(in crate::flip) face: [Vec<f32>; 3],
-    /// Coefficient to the outside: air.
+    /// Sum of the coefficients of each cell's faces to air, in the order of cells.
     pub(in crate::flip) ground: Vec<f32>,
-    /// The same by colour.
+    /// The coefficients in `face`, by colour.
     pub(in crate::flip) face_of: [Split<f32>; 3],
+    /// The coefficients in `ground`, by colour.
     pub(in crate::flip) ground_of: Split<f32>,
-    /// Faces to other unknowns.
+    /// Number of each cell's faces to other unknowns.
     pub(in crate::flip) links: Split<f32>,
+    /// Sum of all coefficients of each cell.
     pub(in crate::flip) diagonal: Split<f32>,
-    /// Inverse of the diagonal, zero where there is no unknown.
+    /// Inverse of the diagonal; zero for cells that are no unknown.
     pub(in crate::flip) inverse: Split<f32>,
     /// The kind of each vector.
     pub(in crate::flip) kind: [Vec<Kind>; 2],
 }
 
-/// Offsets from m of the neighbours of a colour's entry m in the other colour: the lower ones along each
-/// axis, then the upper ones.
+/// Offsets, from the index m of an entry of one colour, of its neighbours' indices in the other colour: the
+/// lower neighbours along each axis, then the upper ones.
 pub(in crate::flip) fn neighbours(grid: &Grid, colour: usize) -> [[isize; 3]; 2] {
     let (half, colour) = (grid.strides().map(|stride| (stride / 2) as isize), colour as isize);
     [half.map(|half| colour - 1 - half), half.map(|half| colour + half)]
@@ -69,13 +72,13 @@ pub(in crate::flip) fn window<T>(column: &[T], at: usize) -> &[T; LANES] {
     column[at..at + LANES].first_chunk().expect("sixteen entries")
 }
 
-/// The same, to be changed.
+/// Sixteen entries from `at` on, to be changed.
 #[inline(always)]
 pub(in crate::flip) fn window_mut<T>(column: &mut [T], at: usize) -> &mut [T; LANES] {
     column[at..at + LANES].first_chunk_mut().expect("sixteen entries")
 }
 
-/// A fixed tree over the lanes: halves are added until one lane is left.
+/// The sum of the lanes by a fixed tree: halves are added until one lane is left.
 #[inline(always)]
 pub(in crate::flip) fn add_lanes(lanes: [f64; LANES]) -> f64 {
     let eight: [f64; 8] = halves(&lanes);
@@ -94,7 +97,7 @@ fn halves<const N: usize>(lanes: &[f64]) -> [f64; N] {
     sums
 }
 
-/// The sums of what blocks yield, in their order, whatever the threads.
+/// The sums of the numbers of blocks, added in the order of blocks, so that they do not depend on threads.
 pub(in crate::flip) fn in_order<const K: usize>(
     of_blocks: impl IndexedParallelIterator<Item = [f64; K]>,
 ) -> [f64; K] {
@@ -122,7 +125,7 @@ impl System {
         }
     }
 
-    /// Finds what follows from `face`, `ground` and `common`, in runs of cells that have changed.
+    /// Finds all columns that follow from `face`, `ground` and `common`, in runs of cells that have changed.
     pub(in crate::flip) fn prepare(&mut self, width: Width, changed: &[bool]) {
         for (face, of) in self.face.iter().zip(&mut self.face_of) {
             split_into(face, changed, of);
@@ -163,8 +166,9 @@ impl System {
         }
     }
 
-    /// Sets the coefficients of the next coarser level in layers of which some run of cells here has changed.
-    /// The runs of that level that have changed.
+    /// Sets the coefficients of the next coarser level, in layers that cover a changed run of this level. A
+    /// coefficient between two aggregates is half of the sum between their cells. Returns the runs of the
+    /// coarser level that have changed.
     pub(in crate::flip) fn coarsen(&self, width: Width, changed: &[bool], coarse: &mut Self) -> Vec<bool> {
         let (fine, grid) = (self.grid, coarse.grid);
         let layers: Vec<bool> = (0..grid.cells[2])
@@ -172,7 +176,7 @@ impl System {
             .collect();
         let [_, row, layer] = fine.strides();
         coarse.common = 2.0 * self.common;
-        // Beyond the last cell stand walls, without coefficients.
+        // Behind the last cell are walls, whose coefficients are zero.
         for (axis, [one, other]) in [[row, layer], [1, layer], [1, row]].into_iter().enumerate() {
             let face = &self.face[axis];
             for_each_row(&grid, &layers, &mut coarse.face[axis], |j, k, coefficients| {
@@ -200,13 +204,13 @@ impl System {
         changed
     }
 
-    /// True if the pressure is known up to a constant only.
+    /// True if no cell touches air, so that the system decides the pressure up to a constant only.
     pub(in crate::flip) fn is_closed(&self) -> bool {
         self.ground.par_iter().with_min_len(BLOCK).all(|&ground| ground == 0.0)
     }
 }
 
-/// Copies changed runs of a column into its colours.
+/// Copies changed runs of a column into the columns of its colours.
 fn split_into(column: &[f32], changed: &[bool], to: &mut Split<f32>) {
     let [red, black] = to.each_mut().map(|column| column.par_chunks_mut(BLOCK));
     let blocks = (red, black, column.par_chunks(2 * BLOCK), changed.par_chunks(BLOCK / LANES));
@@ -220,13 +224,13 @@ fn split_into(column: &[f32], changed: &[bool], to: &mut Split<f32>) {
     });
 }
 
-/// The runs of cells that hold layers from one on to before another.
+/// The runs of cells that hold the layers from `from` to `to`, the last excluded.
 fn runs_of_layers(grid: &Grid, from: usize, to: usize) -> Range<usize> {
     let first = grid.row(0, 0).start;
     (first + from * grid.layer()) / RUN..(first + to * grid.layer()).div_ceil(RUN)
 }
 
-/// Visits the rows of a column in the `wanted` layers, j and k first.
+/// Calls `visit` with j, k and the entries of each row of a column in the `wanted` layers.
 fn for_each_row(
     grid: &Grid,
     wanted: &[bool],
@@ -243,9 +247,9 @@ fn for_each_row(
     });
 }
 
-/// Quantities that follow from the coefficients of a block.
+/// Finds links, diagonal, its inverse and the kinds of vectors from the coefficients of a block.
 struct Settle<'a> {
-    /// Offsets of upper neighbours.
+    /// Offsets of upper neighbours, as in [`neighbours`].
     upper: [isize; 3],
     common: f32,
     /// Coefficients of faces of this colour and the other one, by axis.
@@ -267,7 +271,7 @@ impl Task for Settle<'_> {
         for (n, kind) in kind.iter_mut().enumerate() {
             let at = begin + n * LANES;
             let last = at.wrapping_add_signed(upper[2]) + LANES;
-            // In the margins there is no unknown.
+            // There is no unknown in the margins of a column.
             if !changed[n] || last > ground.len() {
                 continue;
             }
@@ -297,10 +301,10 @@ impl Task for Settle<'_> {
     }
 }
 
-/// Tells vectors with an unknown beside another one to which it has no face from those that are uniform:
-/// cells that do not touch may make up two coarser ones that are neighbours.
+/// Marks a uniform vector as mixed if one of its unknowns has a neighbour that is an unknown but no face to
+/// it. On coarse levels two aggregates can be neighbours although their cells do not touch.
 struct Part<'a> {
-    /// Offsets of lower and upper neighbours.
+    /// Offsets of lower and upper neighbours, as in [`neighbours`].
     sides: [[isize; 3]; 2],
     /// Coefficients of faces of this colour and the other one, by axis.
     face: [[&'a [f32]; 2]; 3],

@@ -1,5 +1,5 @@
-//! The candidates of a group of particles: copies, next to each other, of every particle and mirror image
-//! that any of the group may see.
+//! The candidates of a group of particles: all particles and mirror images that any particle of the group may
+//! see, copied next to each other.
 
 #![allow(
     clippy::needless_range_loop,
@@ -20,16 +20,17 @@ use rayon::prelude::*;
 
 use super::cells::{BINS, CellOrder, FRACTION, Place, Points, Raster, Row};
 
-/// Squared distance from a group's bounding box within which particles are candidates, a little more than 1
-/// for rounding.
+/// Squared distance [squared support radii] from a group's bounding box up to which particles are candidates.
+/// It is a little more than 1 because of rounding.
 const REACH: f32 = 1.000_01;
-/// Bins that a group reaches over at most. Offsets from their middle are then exact in f32, of images too.
+/// Largest number of bins that a group spans. Offsets of particles and images from their middle are then
+/// exact in f32.
 const GROUP_BINS: i32 = 7;
 /// Particles of one task in loops that copy.
 const COPY_CHUNK: usize = 4096;
 
-/// Walls: their axis, and whether they are the higher ones along it. Wall after wall, so that edges and
-/// corners get their images, too.
+/// Walls: axis, and 1 for the wall at the higher end of the axis. Each wall also mirrors the images in the
+/// walls before it, so that edges and corners get their images.
 const SIDES: [(usize, usize); 6] = [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)];
 
 /// Offsets of pressure, volume and velocity in [`Stored`] and [`Candidate`].
@@ -37,20 +38,21 @@ pub(in crate::sph) const PRESSURE: usize = 3;
 pub(in crate::sph) const VOLUME: usize = 4;
 pub(in crate::sph) const VELOCITY: usize = 5;
 
-/// A particle as stored: x, y, z [fractions of a cell, modulo 1024 cells], and the bits of f32: pressure,
-/// volume, velocity x, y, z [m/s].
+/// A particle as stored: x, y, z [fractions of a cell, modulo 1024 cells], then as bits of f32 the scaled
+/// pressure and volume (`sph/pairs.rs`) and the velocity along x, y and z [m/s].
 pub(in crate::sph) type Stored = [i32; 8];
-/// A particle or image as a candidate: place from the group's origin on [support radii], the rest as stored.
+/// A particle or image as a candidate: place relative to the group's origin [support radii], then the stored
+/// pressure, volume and velocity.
 pub(in crate::sph) type Candidate = [f32; 8];
 
 /// The columns of particles that the loops over pairs read, in their order.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sph) struct Columns {
-    /// x, y, z of [`Stored`], and [`LANES`] values more, so that a register can be read from wherever a run
-    /// begins.
+    /// x, y, z of [`Stored`], then [`LANES`] unused values, so that a whole register can be read from any
+    /// particle on.
     places: [Vec<i32>; 3],
     stored: Vec<Stored>,
-    /// Cells, where slots can hold particles of more than one.
+    /// Cell of each particle. Empty unless slots can hold particles of several cells.
     cells: Vec<IVec3>,
 }
 
@@ -62,29 +64,33 @@ pub(in crate::sph) struct Surroundings<'a> {
     pub(in crate::sph) cells: &'a [IVec3],
     /// Lowest and highest planes of the walls [cells].
     pub(in crate::sph) planes: Option<[DVec3; 2]>,
-    /// At which walls the fluid sticks, as in [`SIDES`].
+    /// True for walls at which the fluid sticks, by axis, the lower wall first.
     pub(in crate::sph) no_slip: [[bool; 2]; 3],
 }
 
-/// Particles in a row that are as many as a register has lanes, or fewer.
+/// Some successive particles of a row, at most as many as a register has lanes.
 pub(in crate::sph) struct Group<'a> {
     pub(in crate::sph) particles: Range<usize>,
-    /// Row of the order that holds it; cells may wrap.
+    /// The row of the order that holds the group. If cells wrap, it may hold particles of distant cells.
     in_order: &'a Row,
+    /// The group's cell along y and z.
     row: [i32; 2],
-    /// Its first bin and its last.
+    /// The group's first bin and its last.
     bins: [i32; 2],
-    /// Origin of its places: in the middle of the bins within reach, at the row's corner.
+    /// Origin of places: along x the middle of the bins that a group may span, along y and z the row's
+    /// corner.
     origin: [i32; 3],
 }
 
 /// Candidates within reach of any particle of a group, for all groups of a chunk one after the other. They
-/// are found with densities and used again for forces. A group begins with the walls in reach, as bits of
-/// [`SIDES`]. For each set of these walls follow the number of candidates mirrored in it, and their indices.
+/// are found with densities and used again for forces.
+///
+/// The entry of a group begins with the walls in reach, as bits of [`SIDES`]. For each set of these walls,
+/// the empty set first, follow the number of candidates mirrored in all walls of the set, and their indices.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sph) struct NeighbourList {
     words: Vec<u32>,
-    /// The next one to be read.
+    /// The next word to be read.
     next: usize,
 }
 
@@ -95,10 +101,12 @@ pub(in crate::sph) struct Places {
     spans: Spans,
     columns: [Vec<f32>; 3],
     index: Vec<u32>,
-    /// 1 where any particle has a candidate in reach.
+    /// 1 for candidates in reach of any particle of the group.
     met: Vec<u8>,
+    /// Walls in reach, as bits of [`SIDES`].
     walls: u32,
-    /// End of the images in each set of walls. The particles themselves, images in no wall, come first.
+    /// End of the candidates of each set of walls. The empty set, whose candidates are the particles
+    /// themselves, comes first.
     ends: Vec<usize>,
 }
 
@@ -109,8 +117,8 @@ pub(in crate::sph) struct Candidates {
     count: usize,
 }
 
-/// Runs of the order cut into registers: where each begins; and first where its run ends, then which of its
-/// lanes are in reach.
+/// Runs of the order cut into registers. Each span holds the first particle, and the end of its run, which
+/// the lanes in reach replace later.
 #[derive(Clone, Debug, Default)]
 struct Spans {
     spans: Vec<[u32; 2]>,
@@ -118,24 +126,24 @@ struct Spans {
 }
 
 impl NeighbourList {
-    /// Begins anew, to find them.
+    /// Empties the list, to be filled anew.
     pub(in crate::sph) fn clear(&mut self) {
         self.words.clear();
     }
 
-    /// Begins at the first one again, to use them.
+    /// Continues reading at the first group.
     pub(in crate::sph) fn rewind(&mut self) {
         self.next = 0;
     }
 
-    /// Notes the number of particles that were met, and these; there are as many flags as whole registers
-    /// hold. The number.
+    /// Appends the number of `particles` that were met, and these particles. `met` has a flag for each
+    /// particle and is filled up to a whole number of registers. Returns the number.
     #[inline(always)]
     fn add<R: Register>(&mut self, particles: &[u32], met: &[u8]) -> usize {
         let begin = self.words.len();
         let room = 1 + met.len() + R::LANES;
         if self.words.capacity() - begin < room {
-            // They are kept from step to step: more than some spare room would be lost.
+            // Lists live from step to step. To double their capacity would waste memory.
             self.words.reserve_exact(begin / 8 + room);
         }
         self.words.resize(begin + room, 0);
@@ -160,7 +168,8 @@ impl NeighbourList {
 }
 
 impl Columns {
-    /// Copies places and velocities of particles in a new order, and notes where each particle went.
+    /// Copies places and velocities of particles in a new order, and puts each particle's place in the order
+    /// into `rank`.
     pub(in crate::sph) fn set(
         &mut self,
         raster: &Raster,
@@ -202,12 +211,12 @@ impl Columns {
         &self.stored
     }
 
-    /// The same, to be changed.
+    /// The particles as stored, to be changed.
     pub(in crate::sph) fn stored_mut(&mut self) -> &mut [Stored] {
         &mut self.stored
     }
 
-    /// Surroundings in which candidates are sought, and the particles as stored.
+    /// The surroundings in which candidates are sought, and the particles as stored.
     pub(in crate::sph) fn parts<'a>(
         &'a mut self,
         order: &'a CellOrder,
@@ -220,8 +229,8 @@ impl Columns {
 }
 
 impl Surroundings<'_> {
-    /// The particles of a row from `first` on, `lanes` of them unless they reach too far or are of distant
-    /// cells.
+    /// A group of the particles of a row from `first` on. It has `lanes` particles, or fewer if they would
+    /// span too many bins or lie in distant cells.
     #[inline(always)]
     pub(in crate::sph) fn group<'a>(&self, in_order: &'a Row, first: usize, lanes: usize) -> Group<'a> {
         let row = in_order;
@@ -244,7 +253,7 @@ impl Surroundings<'_> {
         Group { particles: first..end, in_order, row, bins, origin }
     }
 
-    /// The runs of the order that hold all that is within a support radius of a group.
+    /// Finds the runs of the order that hold all particles within a support radius of a group.
     #[inline(always)]
     fn cut<R: Register>(&self, group: &Group<'_>, spans: &mut Spans) {
         spans.count = 0;
@@ -257,7 +266,7 @@ impl Surroundings<'_> {
         );
     }
 
-    /// Lanes of the particles from `at` on whose cells are near enough for places to be compared.
+    /// Lanes of the particles from `at` on that are truly near the group, if cells wrap.
     #[inline(never)]
     fn same_space(&self, at: usize, count: usize, group: &Group<'_>) -> u16 {
         let near = |&lane: &usize| {
@@ -270,7 +279,7 @@ impl Surroundings<'_> {
         (0..count).filter(near).fold(0, |bits, lane| bits | 1 << lane)
     }
 
-    /// The plane of one of [`SIDES`] from a group's origin on [support radii], if there are walls.
+    /// The plane of one of [`SIDES`] relative to a group's origin [support radii], if there are walls.
     #[inline(always)]
     fn plane(&self, (axis, side): (usize, usize), group: &Group<'_>) -> Option<f32> {
         let origin = match axis {
@@ -280,7 +289,8 @@ impl Surroundings<'_> {
         self.planes.map(|planes| (planes[side][axis] - origin) as f32)
     }
 
-    /// Axis and plane of those walls of [`SIDES`] whose bit is set, and whether the fluid sticks there.
+    /// The walls of [`SIDES`] whose bit is set: axis, plane [support radii], and true if the fluid sticks
+    /// there.
     #[inline(always)]
     fn walls(&self, bits: u32, group: &Group<'_>) -> impl Iterator<Item = (usize, f32, bool)> {
         let selected = SIDES.iter().enumerate().filter(move |(bit, _)| bits >> bit & 1 == 1);
@@ -288,14 +298,14 @@ impl Surroundings<'_> {
             .filter_map(|(_, &side)| Some((side.0, self.plane(side, group)?, self.no_slip[side.0][side.1])))
     }
 
-    /// Coordinates of the group's particles, and of as many more as there are lanes.
+    /// Coordinates of the group's particles [support radii], and of later particles in the remaining lanes.
     #[inline(always)]
     pub(in crate::sph) fn places<R: Register>(&self, group: &Group<'_>) -> [R; 3] {
         places_from(self.places, group.particles.start, group.origin)
     }
 }
 
-/// Places from `at` on, from an origin on [support radii].
+/// Places of the particles from `at` on, relative to an origin [support radii].
 #[inline(always)]
 fn places_from<R: Register>(places: [&[i32]; 3], at: usize, origin: [i32; 3]) -> [R; 3] {
     let mut values = [R::splat(0.0); 3];
@@ -311,7 +321,7 @@ impl Spans {
     #[inline(always)]
     fn add<R: Register>(&mut self, run: Range<u32>) {
         let mut at = run.start;
-        // Four at a time whether there are as many or not: how many there are is hard to predict.
+        // Always writes four spans, since processors predict a branch on the number of spans badly.
         while at < run.end {
             if self.spans.len() < self.count + 4 {
                 self.spans.resize(2 * (self.count + 4), [0; 2]);
@@ -330,14 +340,14 @@ impl Spans {
     }
 }
 
-/// A box, and the places within reach of it.
+/// A group's bounding box, for finding the places within reach of it [support radii].
 struct Reach<R> {
     low: [R; 3],
     high: [R; 3],
 }
 
 impl<R: Register> Reach<R> {
-    /// Lanes of the first `count` places that are in reach.
+    /// The lanes, of the first `count`, whose places are in reach.
     #[inline(always)]
     fn selects(&self, places: [R; 3], count: usize) -> u16 {
         let mut gap2 = R::splat(0.0);
@@ -368,8 +378,8 @@ impl Places {
             *walls |= u32::from(around.plane(side, group).is_some_and(near)) << bit;
         }
         around.cut::<R>(group, spans);
-        // Found first and copied then: where a copy goes depends on those before, and the search would wait
-        // for it.
+        // First the search, then the copies: the address of a copy depends on the copies before, and the
+        // search would wait for it.
         for span in spans.all() {
             let [at, run_end] = *span;
             let (at, present) = (at as usize, (run_end - at) as usize);
@@ -401,8 +411,8 @@ impl Places {
         }
     }
 
-    /// Appends the images behind a wall of the candidates in one set of walls. An image is never nearer than
-    /// its original, so every image in reach is one of a candidate.
+    /// Appends the images, in one more wall, of the candidates of a set of walls. An image is never nearer to
+    /// the group than its original, so that originals of images in reach are candidates too.
     #[inline(always)]
     fn mirror<R: Register>(&mut self, reach: &Reach<R>, axis: usize, plane: f32, set: usize) {
         let Self { columns, index, ends, .. } = self;
@@ -428,8 +438,8 @@ impl Places {
         ends.push(end);
     }
 
-    /// Calls `meet` with the place of each candidate; those for which it answers true are noted. How many
-    /// there are, and how many of them were noted.
+    /// Calls `meet` with the place of each candidate, and appends to `found` the candidates for which it
+    /// returns true. Returns the number of all candidates, and of the appended ones.
     #[inline(always)]
     pub(in crate::sph) fn visit<R: Register>(
         &mut self,
@@ -444,8 +454,8 @@ impl Places {
             let count = candidates.len();
             let [x, y, z] = columns.each_ref().map(|column| &column[candidates.clone()]);
             make_room(met, count + LANES);
-            // Noted where they are and sorted out then: an address that depends on what came before would
-            // hold up the loads.
+            // First a flag for each candidate, then the selection: an address that depends on earlier
+            // candidates would delay the loads.
             for (((&x, &y), &z), met) in x.iter().zip(y).zip(z).zip(&mut *met) {
                 *met = u8::from(meet([x, y, z]));
             }
@@ -456,21 +466,22 @@ impl Places {
     }
 }
 
-/// Eight or sixteen flags of 0 or 1 as bits.
+/// Eight or sixteen flags, each 0 or 1, as bits.
 #[inline(always)]
 fn bits(flags: &[u8]) -> u16 {
     let (eights, _) = flags.as_chunks();
-    // Each flag times that power of two that takes it to its bit in the last byte.
+    // The factor's powers of two move each of eight flags to its bit in the last byte of the product.
     let of = |&eight| (u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u16;
     eights.iter().rev().fold(0, |bits, eight| bits << 8 | of(eight))
 }
 
+/// The candidates of a set of walls.
 fn range(ends: &[usize], set: usize) -> Range<usize> {
     set.checked_sub(1).map_or(0, |before| ends[before])..ends[set]
 }
 
 impl Candidates {
-    /// Copies those candidates of a group that were noted.
+    /// Copies the candidates of a group that `found` lists.
     #[inline(always)]
     pub(in crate::sph) fn collect<R: Register>(
         &mut self,
@@ -490,7 +501,7 @@ impl Candidates {
                 if set >> n & 1 == 1 {
                     factor[axis] = -factor[axis];
                     term[axis] = 2.0 * plane - term[axis];
-                    // Where the fluid sticks, the image moves against its original in all directions.
+                    // At a wall where the fluid sticks, the image's velocity is opposite in all directions.
                     for direction in (0..3).filter(|&direction| sticks || direction == axis) {
                         factor[VELOCITY + direction] = -factor[VELOCITY + direction];
                     }
@@ -506,7 +517,7 @@ impl Candidates {
         }
     }
 
-    /// All of them.
+    /// All candidates of the group.
     #[inline(always)]
     pub(in crate::sph) fn all(&self) -> &[Candidate] {
         &self.candidates[..self.count]
@@ -520,7 +531,7 @@ fn make_room<T: Copy + Default>(column: &mut Vec<T>, count: usize) {
     }
 }
 
-/// Makes room for `count` candidates, and the rest of a register, in columns of one length.
+/// Makes room for `count` candidates, and for a register beyond them, in columns of equal length.
 #[inline(always)]
 fn reserve<R: Register>(columns: &mut [Vec<f32>; 3], index: &mut Vec<u32>, count: usize) {
     columns.iter_mut().for_each(|column| make_room(column, count + R::LANES));

@@ -1,13 +1,15 @@
-//! Particles in the order of their places: what makes those around a few of them contiguous in memory.
+//! The order of particles by place, in which particles that are near each other in space are mostly
+//! contiguous in memory.
 //!
-//! Space is cut into **rows** along x, one support radius wide and high, and rows into **bins** of a quarter
-//! of a support radius. Rows are numbered along y, then z, over the fluid's bounding box with an empty layer
-//! around it. So eight particles in a row are near each other, and all that they may see is a run of the
-//! order in each of the nine rows around them.
+//! Space is cut into **rows** along x, one support radius wide and high. Rows are cut into **bins** of a
+//! quarter of a support radius. Rows are numbered along y, then along z, over the fluid's bounding box with
+//! an empty layer around it. A **slot** is the number of a bin in the whole box. So successive particles of a
+//! row are near each other. All particles that they may see form one run of the order in each of the nine
+//! rows around them.
 //!
-//! If the box is too large for the number of particles (a drop that flies away), bins are counted modulo a
-//! smaller box: then a slot can hold particles of distant cells, and [`CellOrder::wraps`] says that cells
-//! must be compared.
+//! The box may be too large for the number of particles, for example if a drop flies away. Bins are then
+//! counted modulo a smaller box, and a slot can hold particles of distant cells. [`CellOrder::wraps`] says
+//! that cells must be compared.
 
 use std::ops::Range;
 
@@ -20,25 +22,25 @@ use crate::sph::walls::Walls;
 
 /// Particles of one task.
 const CHUNK: usize = 4096;
-/// Slots per particle, at most; what a box of fluid needs is about a half.
+/// Largest number of slots per particle. A full box of fluid needs about 0.5.
 const SLOTS_PER_PARTICLE_MAX: i64 = 8;
 /// Bins along the edge of a cell.
 pub(in crate::sph) const BINS: i32 = 1 << BIN_BITS;
 const BIN_BITS: u32 = 2;
-/// Fractions of a cell that positions are rounded to.
+/// Number of steps per cell that positions are rounded to. A step is called a fraction.
 const FRACTIONS: f64 = (1u64 << FRACTION_BITS) as f64;
 const FRACTION_BITS: u32 = 22;
 /// A fraction [cells].
 pub(in crate::sph) const FRACTION: f32 = (1.0 / FRACTIONS) as f32;
-/// Cells along an axis, at least, when they are counted modulo the box: more than what a group sees.
+/// Least number of cells along an axis when cells are counted modulo the box: more than a group sees.
 const SIZE_MIN: i64 = 6;
-/// Cells are numbered up to here [cells from the origin]; what is farther counts as there, alone.
+/// Largest distance of a cell from the origin [cells]. Particles farther away count as if they were there.
 const CELL_MAX: f64 = (1u64 << 27) as f64;
 
 /// Particles as loops over pairs read them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Points<'a> {
-    /// Their ids. Without, the order of storage stands for that of ids.
+    /// Their ids. If there are none, the order of storage stands for the order of ids.
     pub ids: &'a [ParticleId],
     /// Positions [m].
     pub positions: &'a [DVec3],
@@ -72,7 +74,7 @@ impl Raster {
     }
 
     /// Lowest and highest corner [m] of a box whose points are all in the cells from `low` to `high`, and at
-    /// least `depth` cells away from others. Empty if there is none.
+    /// least `depth` cells away from other cells. The box is empty if there is no such point.
     pub(in crate::sph) fn box_within(&self, (low, high): ([i32; 3], [i32; 3]), depth: i32) -> [DVec3; 2] {
         // Space ends at the outermost cells, and rounding moves a point by less than a thousandth of a cell.
         let face = |cell: i32, is_end: bool, inwards: f64| match is_end {
@@ -82,7 +84,7 @@ impl Raster {
         let low = DVec3::from_array(low.map(|cell| face(cell, cell == i32::MIN, 1.0)));
         let high = DVec3::from_array(high.map(|cell| face(cell.saturating_add(1), cell == i32::MAX, -1.0)));
         match &self.walls {
-            // What is beyond a wall counts as somewhere else.
+            // A point beyond a wall counts as its mirror image, which may be in other cells.
             Some(walls) => [low.max(walls.min), high.min(walls.max)],
             None => [low, high],
         }
@@ -112,14 +114,15 @@ impl Raster {
     /// A coordinate [m] in fractions of a cell, rounded.
     #[inline(always)]
     fn fixed_point(&self, coordinate: f64) -> i64 {
-        // The last bit of a sum with this number stands for 1, and the sum's bits count up from the number's.
+        // The last bit of a sum with this number stands for 1, so that the sum is rounded to an integer. As
+        // an integer, the sum's bit pattern less the number's is the rounded value.
         const UNIT: f64 = 1.5 * (1u64 << 52) as f64;
         let scaled = (coordinate * self.inverse_cell_size).clamp(-CELL_MAX, CELL_MAX);
         (scaled * FRACTIONS + UNIT).to_bits() as i64 - UNIT.to_bits() as i64
     }
 }
 
-/// A place in fractions of cells.
+/// A place [fractions of a cell].
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sph) struct Place([i64; 3]);
 
@@ -136,20 +139,21 @@ impl Place {
         (self.0[0] >> (FRACTION_BITS - BIN_BITS)) as i32
     }
 
-    /// The coordinates modulo 1024 cells, of which differences between near places are exact.
+    /// The coordinates modulo 1024 cells: their lowest 32 bits. Wrapping differences between near places are
+    /// exact.
     #[inline(always)]
     pub(in crate::sph) fn wrapped(self) -> [i32; 3] {
         self.0.map(|x| x as i32)
     }
 
-    /// The place of these wrapped coordinates that is at `low` or less than 1024 cells above.
+    /// The place that has these wrapped coordinates and is at `low` or less than 1024 cells above it.
     #[inline(always)]
     fn from_wrapped(wrapped: [i32; 3], Self(low): Self) -> Self {
         let above = |axis: usize| wrapped[axis].wrapping_sub(low[axis] as i32) as u32;
         Self([0, 1, 2].map(|axis| low[axis] + i64::from(above(axis))))
     }
 
-    /// The same of a point [half bins along x; cells along y and z].
+    /// The wrapped coordinates of a point [half bins along x; cells along y and z].
     #[inline(always)]
     pub(in crate::sph) fn wrapped_point([x, y, z]: [i32; 3]) -> [i32; 3] {
         [
@@ -159,7 +163,7 @@ impl Place {
         ]
     }
 
-    /// The bin of a particle in a given cell from its wrapped place.
+    /// The bin of a particle, from its cell and its wrapped x.
     #[inline(always)]
     pub(in crate::sph) fn bin_in(cell: IVec3, wrapped_x: i32) -> i32 {
         cell.x * BINS + (wrapped_x >> (FRACTION_BITS - BIN_BITS) & (BINS - 1))
@@ -184,19 +188,19 @@ pub(in crate::sph) struct CellOrder {
 /// A row of cells along x that holds particles.
 #[derive(Clone, Debug)]
 pub(in crate::sph) struct Row {
-    /// Its cell along y and z, as counted without wrapping.
+    /// The row's cell along y and z, counted without wrapping.
     pub(in crate::sph) at: [i32; 2],
-    /// The slot of its first bin.
+    /// The slot of the row's first bin.
     slot: usize,
     /// The slots of the first bins of the nine rows around it.
     around: [usize; 9],
     pub(in crate::sph) particles: Range<usize>,
 }
 
-/// Ranges of bins of a row; the second one where the range wraps.
+/// Range of bins of a row, in two parts. The second part is empty unless the range wraps.
 pub(in crate::sph) type Bins = [Range<usize>; 2];
 
-/// Whole rows of cells, in a row.
+/// Some successive rows of cells, and their particles.
 #[derive(Clone, Debug)]
 pub(in crate::sph) struct Chunk {
     rows: Range<usize>,
@@ -205,7 +209,7 @@ pub(in crate::sph) struct Chunk {
 
 impl CellOrder {
     /// Sorts own particles, and ghosts numbered behind them, by row, bin and id. Without ids, particles of a
-    /// bin stay in the order they came in.
+    /// bin keep their order.
     pub(in crate::sph) fn rebuild(&mut self, raster: &Raster, own: Points<'_>, ghosts: Points<'_>) {
         let mut places = std::mem::take(&mut self.places);
         let own_count = own.positions.len();
@@ -254,12 +258,12 @@ impl CellOrder {
         &self.order
     }
 
-    /// True if a run may hold particles of other cells than those around a place.
+    /// True if cells are counted modulo the box, so that a run may hold particles of distant cells.
     pub(in crate::sph) fn wraps(&self) -> bool {
         self.wraps
     }
 
-    /// Whole rows, at least `least` particles in each chunk but the last.
+    /// Cuts the order into chunks of whole rows, with at least `least` particles in each chunk but the last.
     pub(in crate::sph) fn chunks(&self, least: usize, chunks: &mut Vec<Chunk>) {
         chunks.clear();
         let rows = (self.size.y * self.size.z) as usize;
@@ -290,14 +294,14 @@ impl CellOrder {
         })
     }
 
-    /// The bin of a particle of a row; not if cells wrap.
+    /// The bin of a particle of a row, if cells do not wrap. `particle` is its place in the order.
     #[inline(always)]
     pub(in crate::sph) fn bin(&self, row: &Row, particle: usize) -> i32 {
         let slot = self.slot_of[self.order[particle] as usize] as usize;
         self.low.x * BINS + (slot - row.slot) as i32
     }
 
-    /// End of the particles of a row in bins before this one; not if cells wrap.
+    /// End of the particles of a row in the bins before `bin`, if cells do not wrap.
     #[inline(always)]
     pub(in crate::sph) fn end_before(&self, row: &Row, bin: i32) -> usize {
         let bins = (bin - self.low.x * BINS).min(self.size.x);
@@ -327,8 +331,8 @@ impl CellOrder {
         [begin as usize..end.min(size.x) as usize, 0..(end - size.x).max(0) as usize]
     }
 
-    /// The runs of [`Self::order`] that hold all particles in these bins of the nine rows around a row, empty
-    /// ones included.
+    /// Visits the runs of [`Self::order`] that hold all particles in these bins of the nine rows around a
+    /// row, empty runs included.
     #[inline(always)]
     pub(in crate::sph) fn runs(&self, row: &Row, bins: Bins, mut visit: impl FnMut(Range<u32>)) {
         for bins in bins {
@@ -342,7 +346,8 @@ impl CellOrder {
         }
     }
 
-    /// Lays the box of cells around those from `low` to `high`, for a number of particles.
+    /// Sets the box of cells: the cells from `low` to `high` and a layer around them, or a smaller box modulo
+    /// which cells are counted if there are too many for the number of particles.
     fn fit(&mut self, (low, high): (IVec3, IVec3), particles: usize) {
         self.low = low - 1;
         let mut size = (high - low + 3).as_i64vec3().max(I64Vec3::new(SIZE_MIN, 3, 3));
@@ -368,7 +373,7 @@ impl CellOrder {
     }
 }
 
-/// `at`, at most one off the range of `size` cells, wrapped into it.
+/// Wraps `at`, from -1 to `size`, into the range of `size` cells.
 #[inline(always)]
 fn neighbour(at: i32, size: i32) -> i32 {
     if at < 0 {
@@ -386,7 +391,7 @@ mod tests {
 
     use super::*;
 
-    /// Every particle near another one is in the runs around its cell, once, wherever the fluid is.
+    /// The runs around a particle's cell hold each particle near it once, wherever the fluid is.
     #[test]
     fn runs_hold_what_is_near() {
         for (extent, wraps) in

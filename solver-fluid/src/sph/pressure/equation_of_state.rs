@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Kind of equation of state.
+use super::PressureByDensity;
+
+/// Kind of equation of state: pressure p from density rho, with rest density rho0 and speed of sound c.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Law {
@@ -12,8 +14,8 @@ pub enum Law {
     Mueller,
 }
 
-/// An equation of state with its constants. Compression is density over rest density; where it is below 1, at
-/// a free surface, the pressure is zero rather than negative.
+/// An equation of state with its constants. Compression is density over rest density. Where the compression
+/// is below 1, at a free surface, the pressure is zero and not negative.
 #[derive(Clone, Copy, Debug)]
 pub struct EquationOfState {
     /// The law.
@@ -26,6 +28,7 @@ pub struct EquationOfState {
 
 impl EquationOfState {
     /// Pressure [Pa], not negative.
+    #[inline]
     pub fn pressure(&self, compression: f64) -> f64 {
         let modulus = self.rest_density * self.sound_speed * self.sound_speed;
         let x = compression.max(1.0);
@@ -44,7 +47,7 @@ impl EquationOfState {
         }
     }
 
-    /// Local speed of sound [m/s], the square root of the pressure's derivative by density.
+    /// Local speed of sound [m/s]: the square root of dp/drho.
     pub fn local_sound_speed(&self, compression: f64) -> f64 {
         let x = compression.max(1.0);
         match self.law {
@@ -53,13 +56,39 @@ impl EquationOfState {
         }
     }
 
-    /// Energy of compression [J/kg]: the integral of p / rho^2 from rest density.
+    /// Energy of compression [J/kg]: the integral of p / rho^2 over the density, from the rest density on.
+    #[inline]
     pub fn energy(&self, compression: f64) -> f64 {
         let c2 = self.sound_speed * self.sound_speed;
         let x = compression.max(1.0);
         match self.law {
             Law::Tait => c2 / 7.0 * ((x.powi(6) - 1.0) / 6.0 + 1.0 / x - 1.0),
             Law::Mueller => c2 * (x.ln() + 1.0 / x - 1.0),
+        }
+    }
+}
+
+impl PressureByDensity for EquationOfState {
+    #[inline(always)]
+    fn pressure(&self, x: f64) -> f64 {
+        Self::pressure(self, x)
+    }
+
+    #[inline(always)]
+    fn energy(&self, x: f64) -> f64 {
+        Self::energy(self, x)
+    }
+
+    #[inline(always)]
+    fn energy_unit(&self) -> f64 {
+        self.sound_speed * self.sound_speed
+    }
+
+    #[inline(always)]
+    fn choose<T>(self, pass: impl FnOnce(Self) -> T) -> T {
+        match self.law {
+            Law::Tait => pass(Self { law: Law::Tait, ..self }),
+            Law::Mueller => pass(Self { law: Law::Mueller, ..self }),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! A start at hydrostatic pressure.
 //!
-//! A lattice at rest density has no pressure. A pool that starts as one sinks under its weight and swings for
-//! many periods about the state in which it would rest. There the pressure at depth d is p = rho0 g d, where
-//! d counts in the lattice at rest density, since the mass above stays the same. So a layer of thickness h
-//! becomes h rho0 / rho(p) thick: each column of particles along gravity keeps its foot, and its layers move
-//! together.
+//! A lattice at rest density has no pressure. A pool that starts as such a lattice sinks under its weight and
+//! swings for many periods about the state in which it would rest. In this state the pressure at the depth d
+//! is p = rho0 g d. Here d is the depth in the lattice at rest density, since the mass above a layer stays
+//! the same. So a layer of thickness h gets the thickness h rho0 / rho(p). Each column of particles along
+//! gravity keeps its foot, and its layers move nearer to each other.
 //!
-//! Shapes that touch are one pool with one surface, the level of their highest particle.
+//! Shapes that touch are one pool with one surface, half a spacing above their highest particle.
 
 use std::collections::BTreeMap;
 
@@ -15,18 +15,19 @@ use amalgam_solver_kit::SectionError;
 
 use super::equation_of_state::EquationOfState;
 
-/// Places nearer than this are the same, in spacings.
+/// Heights that differ by less than this, in spacings, count as equal.
 const SAME: f64 = 1e-3;
-/// Parts of a spacing in which places of columns are told from each other.
+/// Positions across gravity are rounded to this fraction of a spacing. Particles of one column then have
+/// equal rounded positions.
 const PARTS: f64 = 16.0;
 
-/// The weight of a fluid, with everything that decides how far it presses the fluid together.
+/// Quantities that decide how far its weight presses a fluid together.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sph) struct Weight {
     pub(in crate::sph) spacing: f64,
     pub(in crate::sph) gravity: DVec3,
     pub(in crate::sph) state: EquationOfState,
-    /// Corners of the box of walls [m], infinite where there is none.
+    /// Corners of the box of walls [m], infinite where there is no wall.
     pub(in crate::sph) walls: Option<(DVec3, DVec3)>,
 }
 
@@ -34,14 +35,14 @@ pub(in crate::sph) struct Weight {
 #[derive(Clone, Copy)]
 struct Down {
     axis: usize,
-    /// The sign of a coordinate that grows upwards.
+    /// 1 if the coordinate along the axis grows upwards, else -1.
     up: f64,
     /// Acceleration [m/s^2].
     gravity: f64,
 }
 
 impl Down {
-    /// None if gravity is zero or along no axis.
+    /// The direction of a gravity [m/s^2]; none if it is zero or not along an axis.
     fn of(gravity: DVec3) -> Option<Self> {
         let axis = gravity.abs().max_position();
         let along = gravity[axis];
@@ -55,10 +56,10 @@ impl Down {
 }
 
 /// Presses the points of bodies at rest together until their pressure carries their weight. Without a `wish`
-/// that happens to pools that the walls hold on all sides; with `true`, to all bodies at rest.
+/// this happens to pools that walls hold on all sides. With the wish `true` it happens to all bodies at rest.
 ///
 /// # Errors
-/// The wish cannot be fulfilled.
+/// The wish is `true`, but gravity is along no axis or no pool is at rest.
 pub(in crate::sph) fn press(
     (shapes, bodies): (&[MovingShape], &mut [Vec<DVec3>]),
     wish: Option<bool>,
@@ -89,10 +90,10 @@ pub(in crate::sph) fn press(
     Ok(())
 }
 
-/// A particle: its body, and its place there.
+/// A particle: the number of its body, and its index among the body's points.
 type Place = (usize, usize);
 
-/// Bodies whose boxes touch, together.
+/// Pools: sets of bodies whose bounding boxes touch each other.
 fn pools(bodies: &[Vec<DVec3>], spacing: f64) -> Vec<Vec<usize>> {
     let around = |points: &Vec<DVec3>| {
         let fold = |pick: fn(DVec3, DVec3) -> DVec3, start| points.iter().copied().fold(start, pick);
@@ -115,7 +116,7 @@ fn pools(bodies: &[Vec<DVec3>], spacing: f64) -> Vec<Vec<usize>> {
     pools
 }
 
-/// The particles of a pool by columns along gravity, upwards.
+/// The columns of a pool's particles along gravity, each from its foot upwards.
 fn columns(bodies: &[Vec<DVec3>], pool: &[usize], down: &Down, spacing: f64) -> Vec<Vec<Place>> {
     let mut columns: BTreeMap<[i64; 2], Vec<Place>> = BTreeMap::new();
     for &body in pool {
@@ -131,7 +132,7 @@ fn columns(bodies: &[Vec<DVec3>], pool: &[usize], down: &Down, spacing: f64) -> 
     columns
 }
 
-/// True if walls hold the fluid on all sides and below, and its surface is level: nothing will move.
+/// True if walls hold the fluid on all sides and below, and its surface is level, so that nothing will move.
 fn is_held(columns: &[Vec<Place>], bodies: &[Vec<DVec3>], down: &Down, weight: &Weight) -> bool {
     let Some((low, high)) = weight.walls else { return false };
     let height = |&(body, place): &Place| down.height(bodies[body][place]);
@@ -145,7 +146,7 @@ fn is_held(columns: &[Vec<Place>], bodies: &[Vec<DVec3>], down: &Down, weight: &
     });
     let floor = if down.up > 0.0 { low[down.axis] } else { -high[down.axis] };
     let across = [1, 2].map(|k| (down.axis + k) % 3);
-    // Columns, each a spacing wide, fill the floor; layers between walls may be spread a little.
+    // Columns fill the floor, each a spacing wide. Layers between walls may be spread a little, hence 0.9.
     let area: f64 = across.iter().map(|&axis| (high - low)[axis]).product();
     let filled = columns.len() as f64 * weight.spacing * weight.spacing;
     is_level && foot - floor <= weight.spacing && filled >= 0.9 * area
@@ -157,18 +158,18 @@ fn press_pool(columns: &[Vec<Place>], bodies: &mut [Vec<DVec3>], down: &Down, we
     let tops = columns.iter().filter_map(|column| column.last());
     let highest = tops.map(|&top| height(bodies, top)).fold(f64::NEG_INFINITY, f64::max);
     let surface = highest + 0.5 * spacing;
-    // Rest density over density, at a height before the layers move.
+    // rho0 / rho(p) at a height, which is a height before the layers move.
     let thinner = |height: f64| {
         let depth = (surface - height).max(0.0);
         let pressure = weight.state.rest_density * down.gravity * depth;
         1.0 / weight.state.compression(pressure)
     };
     for column in columns {
-        // The place before, of the particle below, and after.
+        // The heights of the particle below, before and after it moved.
         let mut below: Option<[f64; 2]> = None;
         for &(body, place) in column {
             let before = height(bodies, (body, place));
-            // What a gap separates stands on something else.
+            // A particle above a gap does not rest on the particle below the gap.
             let stands_on = below.filter(|[below, _]| before - below <= 1.5 * spacing);
             let after = match stands_on {
                 Some([low, moved]) => moved + 0.5 * (thinner(low) + thinner(before)) * (before - low),

@@ -2,20 +2,48 @@
 
 use amalgam_particles::lanes::Register;
 
-use crate::sph::pairs::{Carried, PairTerms, depth, push_and_drag, squared, wendland};
+use crate::sph::SphParameters;
+use crate::sph::kernel::Shape;
+use crate::sph::pairs::{
+    PairCoefficients, PairForce, PairQuantities, WendlandKernel, depth, push_and_drag, squared,
+};
 
-/// Wendland's kernel, viscosity after Morris: t^3 ((P_i + P_j) (x_i - x_j) - V_i V_j (v_i - v_j)).
-#[derive(Clone, Copy)]
-pub(in crate::sph) struct Laminar;
+/// Wendland's kernel, viscosity after Morris.
+#[derive(Clone, Copy, Debug)]
+pub struct Morris {
+    /// Dynamic viscosity [Pa s].
+    pub viscosity: f64,
+}
 
-impl PairTerms for Laminar {
-    #[inline(always)]
-    fn shape<R: Register>(distance2: R) -> R {
-        wendland(distance2)
+/// With the gradient `-k t^3 (x_i - x_j)` of the kernel, Eq. 3.3 [Monaghan1992] and Eq. 22 [Morris1997] are
+/// `a_i = sum m k t^3 ((p_i / rho_i^2 + p_j / rho_j^2) (x_i - x_j) - 2 mu / (rho_i rho_j) (v_i - v_j))`.
+impl PairForce for Morris {
+    type Density = WendlandKernel;
+    const PRESSURE_KERNEL: Shape = Shape::Wendland;
+
+    fn coefficients(&self, parameters: &SphParameters) -> PairCoefficients {
+        let &SphParameters { spacing, support_radius, mass, .. } = parameters;
+        let [_, kernel] = self.kernels(support_radius);
+        let slope = kernel.calibrated_slope(spacing);
+        PairCoefficients {
+            pressure: mass * slope * support_radius,
+            over_squared_density: true,
+            volume: (2.0 * self.viscosity * slope * mass).sqrt(),
+        }
+    }
+
+    fn dynamic_viscosity(&self, _: &SphParameters) -> f64 {
+        self.viscosity
     }
 
     #[inline(always)]
-    fn pull<R: Register>(self, sum: [R; 3], offset: [R; 3], one: &Carried<R>, other: &Carried<R>) -> [R; 3] {
+    fn add_acceleration<R: Register>(
+        self,
+        sum: [R; 3],
+        offset: [R; 3],
+        one: &PairQuantities<R>,
+        other: &PairQuantities<R>,
+    ) -> [R; 3] {
         let t = depth(squared(offset));
         let t3 = t * t * t;
         let push = t3 * (one.pressure + other.pressure);

@@ -1,24 +1,66 @@
-//! XSPH [Monaghan1989]: velocities are drawn to their neighbours' mean.
+//! XSPH [Monaghan1989]: velocities are drawn to the mean of their neighbours.
 
 use amalgam_particles::lanes::Register;
 
-use crate::sph::pairs::{Carried, PairTerms, depth, push_and_drag, squared, wendland};
+use crate::sph::SphParameters;
+use crate::sph::kernel::Shape;
+use crate::sph::pairs::{
+    PairCoefficients, PairForce, PairQuantities, WendlandKernel, depth, push_and_drag, squared,
+};
 
-/// Wendland's kernel, XSPH: t^3 (P_i + P_j) (x_i - x_j) - V_i V_j W (v_i - v_j).
-#[derive(Clone, Copy)]
-pub(in crate::sph) struct Xsph;
+/// Kinematic viscosity of XSPH over epsilon, speed of sound c and smoothing length l.
+///
+/// The sum `epsilon c/l sum V_j W_ij (v_j - v_i)` is `epsilon c/l <r^2>/6` times the Laplacian of a velocity
+/// that varies slowly. Wendland's kernel has the second moment `<r^2> = H^2/5 = 4 l^2/5`.
+const VISCOSITY: f64 = 2.0 / 15.0;
 
-impl PairTerms for Xsph {
-    #[inline(always)]
-    fn shape<R: Register>(distance2: R) -> R {
-        wendland(distance2)
+/// Wendland's kernel, XSPH.
+#[derive(Clone, Copy, Debug)]
+pub struct Xsph {
+    /// Strength epsilon: the part of the difference of velocities that a particle gives up while sound
+    /// travels a smoothing length.
+    pub epsilon: f64,
+}
+
+/// The correction of velocity in [Monaghan1989] as a rate, with `rho0 / (rho_i rho_j)` for the reciprocal of
+/// the mean density: `dv_i/dt = -epsilon c/l sum m rho0 / (rho_i rho_j) W_ij (v_i - v_j)`. The pressure force
+/// is that of Eq. 3.3 [Monaghan1992].
+impl PairForce for Xsph {
+    type Density = WendlandKernel;
+    const PRESSURE_KERNEL: Shape = Shape::Wendland;
+
+    fn coefficients(&self, parameters: &SphParameters) -> PairCoefficients {
+        let &SphParameters { spacing, support_radius, mass, state, .. } = parameters;
+        let [value, gradient] = self.kernels(support_radius);
+        let slope = gradient.calibrated_slope(spacing);
+        let rate = self.epsilon * state.sound_speed / (0.5 * support_radius);
+        // The lattice's second moment over the continuum's: the Laplacian of a quadratic field is exact.
+        let moment = value.second_moment(spacing) / (0.2 * support_radius * support_radius);
+        let weight = rate * mass * state.rest_density * value.value(0.0) / moment;
+        PairCoefficients {
+            pressure: mass * slope * support_radius,
+            over_squared_density: true,
+            volume: weight.sqrt(),
+        }
+    }
+
+    fn dynamic_viscosity(&self, parameters: &SphParameters) -> f64 {
+        let state = &parameters.state;
+        VISCOSITY * self.epsilon * state.rest_density * state.sound_speed * parameters.smoothing_length()
     }
 
     #[inline(always)]
-    fn pull<R: Register>(self, sum: [R; 3], offset: [R; 3], one: &Carried<R>, other: &Carried<R>) -> [R; 3] {
+    fn add_acceleration<R: Register>(
+        self,
+        sum: [R; 3],
+        offset: [R; 3],
+        one: &PairQuantities<R>,
+        other: &PairQuantities<R>,
+    ) -> [R; 3] {
         let t = depth(squared(offset));
         let t3 = t * t * t;
         let push = t3 * (one.pressure + other.pressure);
+        // W / W(0) = t^4 (5 - 4 t), of which t^3 is in the drag below.
         let shape = t * t.mul_add(R::splat(-4.0), R::splat(5.0));
         let drag = t3 * shape * (one.volume * other.volume);
         push_and_drag(sum, (push, offset), (drag, one, other))
