@@ -1,10 +1,10 @@
 //! The pressure projection: conjugate gradients preconditioned by a multigrid cycle.
 //!
-//! The system is that of a weighted graph of cells: `sum over faces of c (p - p') = -divergence`, where a
-//! face between two cells that are no air has the coefficient `c = dt / (density cell_size^2)`, a wall has
-//! none, and behind a face to air the pressure is zero. Coefficients are f32; all else of the iteration is
-//! f64, so that a solve is as exact as its tolerance says, while the preconditioner
-//! (`flip/pressure/multigrid.rs`) is f32 throughout.
+//! In each cell that is no air, the pressure p satisfies `sum over faces of c (p - p') = -divergence`, where p'
+//! is the pressure of the cell behind the face. The coefficient of a face is `c = dt / (density cell_size^2)`;
+//! it is zero at a wall. Air has the pressure zero. Coefficients are f32, and so is the preconditioner
+//! (`flip/pressure/multigrid.rs`). All other numbers of the iteration are f64, so that a solve reaches its
+//! tolerance.
 
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
@@ -14,32 +14,32 @@ use super::super::grid::Grid;
 use super::multigrid::Multigrid;
 use super::system::{BLOCK, Kind, Split, System, add_lanes, in_order, neighbours, split_zeros, window};
 
-/// Ratio of the residual to the wanted one above which a better starting point is worth its time.
+/// Ratio of the first residual to the target above which the starting point is improved before iterating.
 const START: f64 = 100.0;
 
-/// Up to how many times that sweeps alone are tried, at half the time of an iteration: they take away what
-/// single cells have too much of, and that is the largest.
+/// Largest ratio of the residual to the target at which sweeps of the smoother are tried alone. A sweep takes
+/// half the time of an iteration and reduces the errors of single cells, which the largest residual measures.
 const FINISH: f64 = 2.0;
 
-/// Limits at which the solve stops.
+/// Limits at which a solve stops.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flip) struct Limits {
     /// Largest residual, relative to the largest divergence at the start of a cold solve.
     pub(in crate::flip) tolerance: f64,
-    /// Part of the starting point's residual that is small enough, too.
+    /// Largest residual of a solution, relative to the residual of the starting point: the looser limit counts.
     pub(in crate::flip) forcing: f64,
-    /// Iterations after which the solve has failed.
+    /// Iterations after which a solve fails.
     pub(in crate::flip) iterations_max: u32,
 }
 
-/// The solver, with memory that is kept. What it visits in an iteration should fit into a processor's cache:
-/// that decides how fast it is.
+/// The solver and its memory. Its speed depends on whether the data of an iteration fit into the processor's
+/// cache.
 #[derive(Clone, Debug)]
 pub(in crate::flip) struct PressureSolver {
     multigrid: Multigrid,
     /// Version of the coefficients.
     coefficients: Option<u64>,
-    /// Kept from solve to solve: what has not changed since the last one needs no other.
+    /// Kept from solve to solve: only the residuals of changed cells are computed again.
     residual: Split<f64>,
     direction: Split<f64>,
     /// The largest entries of the right-hand side and of the residual in each of [`blocks`].
@@ -50,7 +50,7 @@ pub(in crate::flip) struct PressureSolver {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flip) struct NotConverged(pub(in crate::flip) f64);
 
-/// The unknowns of a block of one colour.
+/// The unknowns of one colour in a block.
 #[derive(Clone, Copy)]
 struct Unknowns<'a> {
     system: &'a System,
@@ -60,13 +60,13 @@ struct Unknowns<'a> {
 }
 
 impl<'a> Unknowns<'a> {
-    /// The unknowns of the block of a number, as [`blocks`] counts them, with `len` entries.
+    /// The unknowns of block number `n` of [`blocks`], which has `len` entries.
     fn of_block(system: &'a System, block: usize, len: usize) -> Self {
         Self { system, colour: block % 2, begin: block / 2 * BLOCK, len }
     }
 
-    /// Visits the vectors of one kind that lie side by side, unless they hold no unknown: from where on in
-    /// the block, how many entries.
+    /// Visits runs of neighbouring vectors of one kind, unless they hold no unknown: the first entry of each
+    /// run in the block, and its number of entries.
     #[inline(always)]
     fn runs(&self) -> impl Iterator<Item = (Kind, usize, usize)> {
         let kinds = &self.system.kind[self.colour][self.begin / LANES..][..self.len / LANES];
@@ -79,7 +79,7 @@ impl<'a> Unknowns<'a> {
         runs.filter(|&(kind, ..)| kind != Kind::Closed)
     }
 
-    /// `A p`, where there are unknowns.
+    /// Computes `A p` at the unknowns.
     #[inline(always)]
     fn times(&self, p: &Split<f64>, image: &mut [f64; BLOCK]) {
         let System { grid, common, face_of, ground_of, links, .. } = self.system;
@@ -119,7 +119,7 @@ impl<'a> Unknowns<'a> {
     }
 }
 
-/// A block of `p A p`.
+/// Computes `p A p` in a block.
 struct Curvature<'a> {
     unknowns: Unknowns<'a>,
     p: &'a Split<f64>,
@@ -137,7 +137,8 @@ impl Task for Curvature<'_> {
     }
 }
 
-/// A block of `r = right_hand_side - A p`, and r in f32; the largest entries of the right-hand side and of r.
+/// Computes `r = right_hand_side - A p` in a block, and r in f32; returns the largest entries of the right-hand
+/// side and of r.
 struct Residual<'a> {
     unknowns: Unknowns<'a>,
     p: &'a Split<f64>,
@@ -162,8 +163,8 @@ impl Task for Residual<'_> {
     }
 }
 
-/// A block of `x += length p`, of `r -= length A p`, and of r in f32; the largest entry of r. To multiply
-/// again is cheaper than to keep the product of [`Curvature`].
+/// Computes `x += length p` and `r -= length A p` in a block, and r in f32; returns the largest entry of r.
+/// Multiplying by A again is cheaper than keeping the product of [`Curvature`] in memory.
 struct AdvanceSolution<'a> {
     unknowns: Unknowns<'a>,
     length: f64,
@@ -198,7 +199,7 @@ impl Task for AdvanceSolution<'_> {
     }
 }
 
-/// A block of `p = z + beta p`.
+/// Computes `p = z + beta p` in a block.
 struct UpdateDirection<'a> {
     unknowns: Unknowns<'a>,
     beta: f64,
@@ -221,7 +222,8 @@ impl Task for UpdateDirection<'_> {
     }
 }
 
-/// A block of `x += part x` and `r -= part A x`, with A x = b - r; r in f32, too, and its largest entry.
+/// Computes `x += part x` and `r -= part A x` in a block, with A x = b - r, and r in f32; returns the largest
+/// entry of r.
 struct Rescale<'a> {
     part: f64,
     b: &'a [f64],
@@ -245,7 +247,7 @@ impl Task for Rescale<'_> {
     }
 }
 
-/// The product of two columns, lane by lane.
+/// The scalar product of two columns, summed lane by lane.
 #[inline(always)]
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
@@ -257,8 +259,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     add_lanes(sums)
 }
 
-/// Products of blocks, with q = A p = b - r: of p and the residual that is left behind a step z, `p r - z q`,
-/// and `p q`.
+/// Scalar products in a block, with q = A p = b - r: `p r - z q` of p with the residual after a step z, and
+/// `p q`.
 struct Products<'a> {
     z: &'a [f32],
     p: &'a [f64],
@@ -310,10 +312,10 @@ impl PressureSolver {
         }
     }
 
-    /// Solves for `pressure`, which goes in as the starting point; the number of iterations.
-    /// `right_hand_side` must be zero where there is no unknown. Where no run of cells has `changed`,
-    /// coefficients and right-hand side must be as in the last solve, and pressures everywhere as it left
-    /// them.
+    /// Solves for `pressure`, from the starting point that it holds; returns the number of iterations.
+    /// `right_hand_side` must be zero at cells without an unknown. In runs of cells that have not `changed`,
+    /// coefficients and right-hand side must be those of the last solve. All pressures must be those that the
+    /// last solve found.
     pub(in crate::flip) fn solve(
         &mut self,
         right_hand_side: &mut Split<f64>,
@@ -339,7 +341,7 @@ impl PressureSolver {
             if iterations == limits.iterations_max || !worst.is_finite() {
                 return Err(NotConverged(worst / scale));
             }
-            // Once: directions are no longer conjugate behind it.
+            // Only once, because later directions are not conjugate to the ones before.
             if !finished && iterations > 0 && worst < FINISH * target {
                 self.multigrid.smooth(&all);
                 self.update_direction(0.0);
@@ -360,8 +362,9 @@ impl PressureSolver {
         Ok(iterations)
     }
 
-    /// A fluid that touches no air has no unique pressure, and its divergence must add up to nothing: what
-    /// rounding leaves is spread over its cells. Whether it is so.
+    /// Makes the divergences of a fluid that touches no air add up to zero, by spreading the rest, which comes
+    /// from rounding, over its cells. Otherwise no pressure would exist, and any constant may be added to it.
+    /// Returns true if the fluid touches no air.
     fn make_consistent(&self, right_hand_side: &mut Split<f64>) -> bool {
         let system = self.multigrid.finest();
         if !system.is_closed() {
@@ -378,7 +381,7 @@ impl PressureSolver {
         true
     }
 
-    /// Makes all columns zero where there is no unknown.
+    /// Sets all columns to zero at cells without an unknown.
     fn clear(&mut self, pressure: &mut Split<f64>) {
         for (pressure, inverse) in pressure.iter_mut().zip(&self.multigrid.finest().inverse) {
             let entries = pressure.par_iter_mut().zip(inverse).with_min_len(BLOCK);
@@ -398,7 +401,7 @@ impl PressureSolver {
             .fold([0.0; 2], |[a, b], of_block| [larger(a, of_block[0]), larger(b, of_block[1])])
     }
 
-    /// Finds the residual in the blocks of which some run has changed.
+    /// Computes the residual in all blocks with a run that has changed.
     fn find_residual(&mut self, right_hand_side: &Split<f64>, changed: &[bool], p: &Split<f64>) {
         let Self { multigrid, residual, largest, .. } = self;
         let width = multigrid.width();
@@ -439,8 +442,8 @@ impl PressureSolver {
         (0..blocks.len()).map(|n| around(n).contains(&true)).collect()
     }
 
-    /// Lengthens the pressure so that behind the step that the smoother found the error has least energy: it
-    /// is near the smoothest mode, the one that the preconditioner overestimates most.
+    /// Scales the pressure so that the error after the smoother's step z has least energy. The error along the
+    /// pressure is near the smoothest mode, in which the preconditioner overestimates most.
     fn rescale(&mut self, right_hand_side: &Split<f64>, pressure: &mut Split<f64>) {
         let Self { multigrid, residual, largest, .. } = self;
         let width = multigrid.width();
@@ -456,7 +459,7 @@ impl PressureSolver {
         });
     }
 
-    /// Turns the direction to what the preconditioner found and `beta` of the old one.
+    /// Sets the next direction `p = z + beta p` with the preconditioned residual z.
     fn update_direction(&mut self, beta: f64) {
         let Self { multigrid, direction, .. } = self;
         let (system, width) = (multigrid.finest(), multigrid.width());
@@ -467,7 +470,7 @@ impl PressureSolver {
         });
     }
 
-    /// `p A p` for the direction p.
+    /// Computes `p A p` for the direction p.
     fn curvature(&self) -> f64 {
         let Self { multigrid, direction: p, .. } = self;
         let (system, width) = (multigrid.finest(), multigrid.width());
@@ -478,8 +481,8 @@ impl PressureSolver {
         curvature
     }
 
-    /// Goes `length` along the direction in some blocks of each colour; in others the direction must be zero,
-    /// and so beside them. The largest residual there.
+    /// Advances the pressure by `length` along the direction in the blocks of each colour that `only` marks. In
+    /// other blocks and beside them, the direction must be zero. Returns the largest residual in these blocks.
     fn advance(&mut self, length: f64, only: &[bool], pressure: &mut Split<f64>) -> f64 {
         let Self { multigrid, residual, direction: p, largest, .. } = self;
         let width = multigrid.width();
@@ -506,13 +509,13 @@ fn largest(values: &[f64]) -> f64 {
     lanes.into_iter().fold(0.0, larger)
 }
 
-/// The blocks of a column, a red one and a black one by turns: threads then keep to a part of the grid.
+/// The blocks of a column, red and black ones in alternation, so that each thread keeps to a part of the grid.
 fn blocks<T: Sync>(column: &Split<T>) -> impl IndexedParallelIterator<Item = &[T]> {
     let [red, black] = column.each_ref().map(|column| column.par_chunks(BLOCK));
     red.interleave(black)
 }
 
-/// The same, to be changed.
+/// The blocks of a column, to be changed, in the order of [`blocks`].
 fn blocks_mut<T: Send>(column: &mut Split<T>) -> impl IndexedParallelIterator<Item = &mut [T]> {
     let [red, black] = column.each_mut().map(|column| column.par_chunks_mut(BLOCK));
     red.interleave(black)
