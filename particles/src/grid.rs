@@ -125,12 +125,7 @@ pub fn counting_sort(slot_of: &[u32], slots: usize, start: &mut Vec<u32>, order:
         .par_chunks_mut(share)
         .enumerate()
         .map(|(task, counts)| {
-            let low = (task * share) as u32;
-            for &s in slot_of.iter() {
-                if let Some(count) = counts.get_mut(s.wrapping_sub(low) as usize) {
-                    *count += 1;
-                }
-            }
+            count_slots(slot_of, (task * share) as u32, counts);
             counts.iter().sum()
         })
         .collect();
@@ -146,22 +141,57 @@ pub fn counting_sort(slot_of: &[u32], slots: usize, start: &mut Vec<u32>, order:
         base += count;
     }
     jobs.into_par_iter().for_each(|(low, base, ends, order)| {
-        // After this loop `ends[s]` is where slot s begins; placing its points moves it to where the slot
-        // ends.
+        let mut free: Vec<[u32; 2]> = Vec::with_capacity(ends.len());
         let mut next = 0;
         for end in ends.iter_mut() {
-            next += std::mem::replace(end, next);
+            let begin = next;
+            next += *end;
+            *end = base + next;
+            free.push([begin, next]);
         }
-        for (index, &s) in slot_of.iter().enumerate() {
-            if let Some(end) = ends.get_mut(s.wrapping_sub(low) as usize) {
-                order[*end as usize] = index as u32;
-                *end += 1;
-            }
-        }
-        for end in ends.iter_mut() {
-            *end += base;
-        }
+        place_in_slots(slot_of, low, &mut free, order);
     });
+}
+
+/// Counts the points in each slot, of which the first is `low`.
+///
+/// Successive points are mostly in one slot. A count can only grow once the addition before it is stored, so
+/// four points far apart are counted in turns.
+fn count_slots(slot_of: &[u32], low: u32, counts: &mut [u32]) {
+    let mut count = |s: u32| {
+        if let Some(count) = counts.get_mut(s.wrapping_sub(low) as usize) {
+            *count += 1;
+        }
+    };
+    let (a, rest) = slot_of.split_at(slot_of.len() / 4);
+    let (b, rest) = rest.split_at(a.len());
+    let (c, rest) = rest.split_at(a.len());
+    let (d, rest) = rest.split_at(a.len());
+    for ((a, b), (c, d)) in a.iter().zip(b).zip(c.iter().zip(d)) {
+        [a, b, c, d].into_iter().for_each(|&s| count(s));
+    }
+    rest.iter().for_each(|&s| count(s));
+}
+
+/// Places the points' indices in the slots from `low` on, in the order of the points. `free` holds the first
+/// free place of each slot and the one behind the last.
+///
+/// The first half of the points fills slots from the front, and the second half fills them from the back, in
+/// turns, for the reason that [`count_slots`] has.
+fn place_in_slots(slot_of: &[u32], low: u32, free: &mut [[u32; 2]], order: &mut [u32]) {
+    let mut front = 0..slot_of.len() / 2;
+    for back in (front.end..slot_of.len()).rev() {
+        if let Some(front) = front.next()
+            && let Some([first, _]) = free.get_mut(slot_of[front].wrapping_sub(low) as usize)
+        {
+            order[*first as usize] = front as u32;
+            *first += 1;
+        }
+        if let Some([_, end]) = free.get_mut(slot_of[back].wrapping_sub(low) as usize) {
+            *end -= 1;
+            order[*end as usize] = back as u32;
+        }
+    }
 }
 
 /// The runs of sorted points around a place. See [`CellGrid::runs`].

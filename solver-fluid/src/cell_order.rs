@@ -4,17 +4,24 @@
 use std::ops::Range;
 
 use amalgam_particles::ParticleId;
+use amalgam_particles::lanes::{Lanes, Task, Width};
 use rayon::prelude::*;
 
 /// Cells of one task.
 const CELLS: usize = 4096;
 
-/// Largest number of particles of a cell that are sorted by insertion.
-const FEW: usize = 32;
+/// Largest number of particles of a cell that are sorted by counting. A cell of a fluid at rest has eight.
+const FEW: usize = 16;
 
 /// Sorts the particles of every cell by id. `order` holds indices of particles, cell after cell. The
-/// particles of cell c begin at `start[c]` and end at `start[c + 1]`. Cells hold a few particles each.
-pub(crate) fn sort_cells_by_id(start: &[u32], id: impl Fn(u32) -> ParticleId + Sync, order: &mut [u32]) {
+/// particles of cell c begin at `start[c]` and end at `start[c + 1]`. Cells hold a few particles each, and
+/// each id stands for one particle.
+pub(crate) fn sort_cells_by_id(
+    width: Width,
+    start: &[u32],
+    id: impl Fn(u32) -> ParticleId + Copy + Sync,
+    order: &mut [u32],
+) {
     let cells = start.len() - 1;
     let mut rest = order;
     let mut tasks: Vec<(Range<usize>, &mut [u32])> = Vec::with_capacity(cells.div_ceil(CELLS));
@@ -24,28 +31,57 @@ pub(crate) fn sort_cells_by_id(start: &[u32], id: impl Fn(u32) -> ParticleId + S
         tasks.push((range, rest.split_off_mut(..count).expect("starts cover the order")));
     }
     tasks.into_par_iter().for_each(|(range, order)| {
-        let begin = start[range.start];
-        for cell in range {
-            sort_by_id(&id, &mut order[(start[cell] - begin) as usize..(start[cell + 1] - begin) as usize]);
-        }
+        width.run(SortCells { start: &start[range.start..=range.end], id, order });
     });
 }
 
-/// Sorts the particles of a cell by id. Most cells are nearly in order, and the ids of their particles are
-/// far apart in memory. Sorting by insertion reads each id once.
-fn sort_by_id(id: impl Fn(u32) -> ParticleId, own: &mut [u32]) {
-    if own.len() > FEW {
-        return own.sort_unstable_by_key(|&i| id(i));
-    }
-    let mut ids = [ParticleId(0); FEW];
-    for n in 0..own.len() {
-        let (index, key) = (own[n], id(own[n]));
-        let mut at = n;
-        while at > 0 && ids[at - 1] > key {
-            (ids[at], own[at]) = (ids[at - 1], own[at - 1]);
-            at -= 1;
+/// Sorts the particles of some cells. `start` has the start of each cell and the end of the last one.
+struct SortCells<'a, I> {
+    start: &'a [u32],
+    id: I,
+    order: &'a mut [u32],
+}
+
+impl<I: Fn(u32) -> ParticleId> Task for SortCells<'_, I> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { start, id, mut order } = self;
+        for cell in start.windows(2) {
+            let own;
+            (own, order) = order.split_at_mut((cell[1] - cell[0]) as usize);
+            sort_by_id(&id, own);
         }
-        (ids[at], own[at]) = (key, index);
+    }
+}
+
+/// Sorts the particles of a cell by id. The place of a particle is the number of lower ids in its cell. To
+/// count them takes no branch, while a comparison sort would mispredict one for each particle that has come
+/// into the cell.
+#[inline(always)]
+fn sort_by_id(id: impl Fn(u32) -> ParticleId, own: &mut [u32]) {
+    match own {
+        [] | [_] => {}
+        [a, b] => {
+            let swap = id(*b) < id(*a);
+            (*a, *b) = if swap { (*b, *a) } else { (*a, *b) };
+        }
+        _ if own.len() > FEW => own.sort_unstable_by_key(|&i| id(i)),
+        _ => {
+            let (mut ids, mut indices, mut lower) = ([u64::MAX; FEW], [0; FEW], [0u64; FEW]);
+            for (n, &i) in own.iter().enumerate() {
+                (ids[n], indices[n]) = (id(i).0, i);
+            }
+            for &other in &ids[..own.len()] {
+                for n in 0..FEW {
+                    lower[n] += u64::from(other < ids[n]);
+                }
+            }
+            for n in 0..own.len() {
+                own[lower[n] as usize] = indices[n];
+            }
+        }
     }
 }
 
@@ -57,17 +93,20 @@ mod tests {
     fn each_cell_is_sorted_and_stays_apart() {
         let ids = [5, 3, 9, 1, 7].map(ParticleId);
         let mut order = [0, 2, 1, 4, 3];
-        sort_cells_by_id(&[0, 2, 2, 5], |i| ids[i as usize], &mut order);
+        sort_cells_by_id(Width::of_machine(), &[0, 2, 2, 5], |i| ids[i as usize], &mut order);
         assert_eq!(order, [0, 2, 3, 1, 4]);
     }
 
     #[test]
     fn few_and_many_particles_are_sorted_alike() {
-        for count in [0, 1, 2, FEW, FEW + 1] {
+        let counts = |width| (0..FEW + 3).map(move |count| (count, width));
+        for (count, width) in Width::supported().into_iter().flat_map(counts) {
             let ids: Vec<ParticleId> = (0..count as u64).map(|n| ParticleId(n * 7919 % 1009)).collect();
             let mut order: Vec<u32> = (0..count as u32).collect();
-            sort_cells_by_id(&[0, count as u32], |i| ids[i as usize], &mut order);
+            sort_cells_by_id(width, &[0, count as u32], |i| ids[i as usize], &mut order);
             assert!(order.is_sorted_by_key(|&i| ids[i as usize]), "{order:?}");
+            order.sort_unstable();
+            assert!(order.iter().copied().eq(0..count as u32), "{order:?}");
         }
     }
 }

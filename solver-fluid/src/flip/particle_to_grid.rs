@@ -109,7 +109,7 @@ impl ParticleToGrid {
         let chunks = self.cell_of.par_chunks_mut(CHUNK).zip(position.par_chunks(CHUNK));
         chunks.for_each(|(cell_of, position)| width.run(CellNumbers { grid, position, cell_of }));
         counting_sort(&self.cell_of, grid.len(), &mut self.start, &mut self.order);
-        sort_cells_by_id(&self.start, |i| ids[i as usize], &mut self.order);
+        sort_cells_by_id(width, &self.start, |i| ids[i as usize], &mut self.order);
     }
 
     /// Indices of the particles by cell and id.

@@ -95,7 +95,7 @@ impl Evaluation {
     /// points have ids, results do not depend on the order in which particles are stored.
     pub fn find_densities(&mut self, parameters: &SphParameters, own: Points<'_>, ghosts: Points<'_>) {
         let raster = Raster::new(parameters.support_radius, parameters.walls);
-        self.cells.rebuild(&raster, own, ghosts);
+        self.cells.rebuild(self.width, &raster, own, ghosts);
         self.own = own.positions.len();
         let Self { width, cells, chunks, columns, compression, totals, found, rank, own: own_count, .. } =
             self;

@@ -13,6 +13,7 @@
 
 use std::ops::Range;
 
+use amalgam_particles::lanes::Width;
 use amalgam_particles::{DVec3, ParticleId, counting_sort};
 use glam::{I64Vec3, IVec3};
 use rayon::prelude::*;
@@ -210,7 +211,13 @@ pub(in crate::sph) struct Chunk {
 impl CellOrder {
     /// Sorts own particles, and ghosts numbered behind them, by row, bin and id. Without ids, particles of a
     /// bin keep their order.
-    pub(in crate::sph) fn rebuild(&mut self, raster: &Raster, own: Points<'_>, ghosts: Points<'_>) {
+    pub(in crate::sph) fn rebuild(
+        &mut self,
+        width: Width,
+        raster: &Raster,
+        own: Points<'_>,
+        ghosts: Points<'_>,
+    ) {
         let mut places = std::mem::take(&mut self.places);
         let own_count = own.positions.len();
         places.resize(own_count + ghosts.positions.len(), [0; 3]);
@@ -244,7 +251,7 @@ impl CellOrder {
         counting_sort(&self.slot_of, slots, &mut self.start, &mut self.order);
         if !own.ids.is_empty() || !ghosts.ids.is_empty() {
             let id = |i: u32| *own.ids.get(i as usize).unwrap_or_else(|| &ghosts.ids[i as usize - own_count]);
-            sort_cells_by_id(&self.start, id, &mut self.order);
+            sort_cells_by_id(width, &self.start, id, &mut self.order);
         }
     }
 
@@ -407,7 +414,7 @@ mod tests {
             let raster = Raster::new(0.1, None);
             let mut cells = CellOrder::default();
             let points = Points { positions: &positions, ..Points::default() };
-            cells.rebuild(&raster, points, Points::default());
+            cells.rebuild(Width::of_machine(), &raster, points, Points::default());
             assert_eq!(cells.wraps(), wraps);
             for &x in positions.iter().step_by(7) {
                 let place = raster.locate(x);
