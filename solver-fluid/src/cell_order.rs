@@ -56,32 +56,34 @@ impl<I: Fn(u32) -> ParticleId> Task for SortCells<'_, I> {
     }
 }
 
-/// Sorts the particles of a cell by id. The place of a particle is the number of lower ids in its cell. To
-/// count them takes no branch, while a comparison sort would mispredict one for each particle that has come
-/// into the cell.
+/// Sorts the particles of a cell by id. Most cells are in order, since particles are stored in the order of
+/// the last step. In the others, the place of a particle is the number of lower ids. To count them takes no
+/// branch, while a comparison sort would mispredict one for each particle that has come into the cell.
 #[inline(always)]
 fn sort_by_id(id: impl Fn(u32) -> ParticleId, own: &mut [u32]) {
-    match own {
-        [] | [_] => {}
-        [a, b] => {
-            let swap = id(*b) < id(*a);
-            (*a, *b) = if swap { (*b, *a) } else { (*a, *b) };
+    if own.len() > FEW {
+        return own.sort_unstable_by_key(|&i| id(i));
+    }
+    let (mut last, mut is_sorted) = (ParticleId(0), true);
+    for &i in &*own {
+        let id = id(i);
+        is_sorted &= last <= id;
+        last = id;
+    }
+    if is_sorted {
+        return;
+    }
+    let (mut ids, mut indices, mut lower) = ([u64::MAX; FEW], [0; FEW], [0u64; FEW]);
+    for (n, &i) in own.iter().enumerate() {
+        (ids[n], indices[n]) = (id(i).0, i);
+    }
+    for &other in &ids[..own.len()] {
+        for n in 0..FEW {
+            lower[n] += u64::from(other < ids[n]);
         }
-        _ if own.len() > FEW => own.sort_unstable_by_key(|&i| id(i)),
-        _ => {
-            let (mut ids, mut indices, mut lower) = ([u64::MAX; FEW], [0; FEW], [0u64; FEW]);
-            for (n, &i) in own.iter().enumerate() {
-                (ids[n], indices[n]) = (id(i).0, i);
-            }
-            for &other in &ids[..own.len()] {
-                for n in 0..FEW {
-                    lower[n] += u64::from(other < ids[n]);
-                }
-            }
-            for n in 0..own.len() {
-                own[lower[n] as usize] = indices[n];
-            }
-        }
+    }
+    for n in 0..own.len() {
+        own[lower[n] as usize] = indices[n];
     }
 }
 
