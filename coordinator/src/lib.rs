@@ -1,7 +1,7 @@
 //! The coordinator: contacts, merging, synchronising, splitting and the coupled step.
 //!
 //! [`Simulation::step`] is the algorithm of `docs/theory/coupling.md`, one call per phase. [`contacts`],
-//! [`merging`], [`synchronise`] and [`pairwise`] are its mathematics and know of no network.
+//! [`merging`], [`synchronise`], [`law`] and [`pairwise`] are its mathematics and know of no network.
 
 mod checkpoint;
 pub mod contacts;

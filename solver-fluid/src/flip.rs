@@ -17,8 +17,7 @@
 //!
 //! Members enter the transfer with their part of their group's inertia and with the group's velocity. The
 //! impulse that others give the group is a force on the grid, added after the old grid velocity has been
-//! saved. Face densities are hybrid (`docs/theory/coupling.md`, "Integrating a meta-particle inside a
-//! participant").
+//! saved. `docs/theory/flip.md`, "A step", says which densities faces have.
 
 mod arithmetic;
 mod cell;

@@ -13,7 +13,7 @@ use super::group_members::FaceContribution;
 use super::particle_to_grid::{CHUNK, ParticleToGrid};
 
 /// Least density of a face, relative to the rest density, so that each face has some inertia
-/// (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant").
+/// (`docs/theory/flip.md`, "A step").
 const DENSITY_MIN: f64 = 1e-3;
 
 /// Version of the velocities before the projection, apart from what group members add to them: velocities of
