@@ -191,9 +191,11 @@ fn a_log_for_machines_says_run_participant_step_and_stage() {
 #[test]
 fn an_error_is_in_a_log_for_machines_too() {
     let folder = Folder::new();
-    for command in ["run", "launch"] {
+    std::fs::write(folder.path().join("machines.toml"), "").expect("a file");
+    for command in ["run", "launch --deployment=machines.toml"] {
         let mut program = Command::new(env!("CARGO_BIN_EXE_amalgam"));
-        let program = program.current_dir(folder.path()).args([command, "nowhere.toml", "--log-format=json"]);
+        let program = program.current_dir(folder.path()).args(command.split(' '));
+        let program = program.args(["nowhere.toml", "--log-format=json"]);
         let output = program.output().expect("starts");
         assert_eq!(output.status.code(), Some(2));
         let text = stderr(&output);
