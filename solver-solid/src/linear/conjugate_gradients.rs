@@ -173,8 +173,8 @@ impl ConjugateGradients {
     }
 
     /// Iterates in f64 from the residual, of squared norm `square`, until its squared norm is at most `goal`,
-    /// at most `limit` times. Returns the number of iterations; fails with the squared norm reached, which may
-    /// not be finite.
+    /// at most `limit` times. Returns the number of iterations; fails with the squared norm reached, which
+    /// may not be finite.
     fn iterate(
         &mut self,
         system: &mut System<'_>,

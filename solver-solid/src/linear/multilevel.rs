@@ -12,10 +12,10 @@
 //!
 //! A grid has no operator, only diagonal blocks D_n, computed from the particles' blocks. Let B be the
 //! stiffness of a particle's bonds against its motion, and l^2 their mean square length. In a field of
-//! displacements with gradient g, bonds in all directions have the energy B l^2 g^2 / 6: the mean of cos^2 over
-//! all directions is 1/3. For any positive definite blocks, z is a symmetric positive definite function of r:
-//! broken bonds, groups and held particles change the number of iterations, never the answer. Cells are laid
-//! out once, in the undeformed body.
+//! displacements with gradient g, bonds in all directions have the energy B l^2 g^2 / 6: the mean of cos^2
+//! over all directions is 1/3. For any positive definite blocks, z is a symmetric positive definite function
+//! of r: broken bonds, groups and held particles change the number of iterations, never the answer. Cells are
+//! laid out once, in the undeformed body.
 
 use std::ops::Range;
 

@@ -182,7 +182,7 @@ impl Reduced {
         let Self { velocity, imposed, start, damped, .. } = self;
         let change = velocity.par_iter().zip(travel).with_min_len(CHUNK * CHUNKS_PER_TASK);
         change.map(|(v, t)| *v - *t).collect_into_vec(imposed);
-        // h C v + a h^2 K (v - t) = h C t + (h C + a h^2 K) (v - t): the last operator is the system's own,
+        // h C v + a h^2 K (v - t) = h C t + (h C + a h^2 K) (v - t). The last operator is the system's own,
         // and h C t is equal in all stages.
         operator.prepare(kick, 0.0);
         let damped = damped.of(operator, travel);
@@ -306,8 +306,8 @@ fn free_factor(particles: &Particles, operator: &dyn Operator, i: usize) -> Fact
     Factor::new(particles.mass[i], &block)
 }
 
-/// Computes the impulse [kg m/s] that forces, gravity, drags and fields of force give each particle in a step
-/// of length h = `dt` with the velocities v: `h (f + m g) - (h C + h^2 K) v`.
+/// Computes the impulse [kg m/s] of each particle in a step of length h = `dt` with the velocities v:
+/// `h (f + m g) - (h C + h^2 K) v`. Drags and fields of force add to `h g`.
 pub(crate) fn impulses(
     particles: &Particles,
     operator: &mut dyn Operator,

@@ -235,7 +235,7 @@ pub(super) fn live_bonds(table: &dyn BondTable, count: usize) -> Vec<u32> {
 }
 
 /// Factor by which each particle's bonds are strengthened, so that a uniform extension has the same energy as
-/// far from surfaces: the sum of L w V far from surfaces over the sum of the particle's own bonds.
+/// far from surfaces. It is the sum of L w V far from surfaces over the sum of the particle's own bonds.
 fn surface_factors(table: &dyn BondTable, count: usize, law: &Law, moment: f64) -> Vec<f32> {
     let correction = |i| {
         let mut sum = 0.0;

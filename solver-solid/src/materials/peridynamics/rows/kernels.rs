@@ -287,7 +287,7 @@ impl<const FAR: bool, const CORRECTED: bool, const EXTREMES: bool> Kernel
             }
         }
         if !CORRECTED {
-            // The corrections 1 of both ends add up to QUANTA, a power of two: multiplying the sums by it once
+            // The factors of both ends add up to QUANTA, a power of two: multiplying the sums by it once
             // gives the same bits.
             for lane in 0..W {
                 force[0][lane] *= QUANTA as f32;
