@@ -9,12 +9,12 @@ use crate::grid::POSITION_LIMIT;
 use crate::id::ParticleId;
 use crate::text::{number, vector};
 
-/// Every component of a velocity is smaller than this [m/s]: in a second, a particle of this speed crosses
-/// [`POSITION_LIMIT`].
+/// Every component of a velocity is smaller than this [m/s]: in a second, a particle of this speed covers the
+/// distance [`POSITION_LIMIT`].
 pub const SPEED_LIMIT: f64 = 1e12;
 
-/// Smallest and largest mass of a particle [kg]: below an electron's and above a galaxy's. Within it, squares
-/// of momenta and their sums over all particles are finite in f64.
+/// Smallest and largest mass of a particle [kg]: below an electron's and above a galaxy's. Within this range,
+/// squares of momenta and their sums over all particles are finite in f64.
 pub const MASS_RANGE: (f64, f64) = (1e-50, 1e50);
 
 /// Smallest and largest radius of a particle [m]. The square of speed / radius is finite in f64, and no

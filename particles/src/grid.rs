@@ -130,7 +130,7 @@ pub fn counting_sort(slot_of: &[u32], slots: usize, start: &mut Vec<u32>, order:
         })
         .collect();
 
-    // Inclusive sums within each task's slots, and each task's own part of the order.
+    // Each task gets its own slots and its own part of the order, which begins at `base`.
     let mut jobs = Vec::with_capacity(tasks);
     let (mut ends, mut rest, mut base) = (&mut start[1..], order.as_mut_slice(), 0);
     for (task, &count) in counts.iter().enumerate() {
@@ -153,10 +153,11 @@ pub fn counting_sort(slot_of: &[u32], slots: usize, start: &mut Vec<u32>, order:
     });
 }
 
-/// Counts the points in each slot, of which the first is `low`.
+/// Counts the points in each slot: `counts[i]` is the count of slot `low + i`. Points in other slots are left
+/// out.
 ///
-/// Successive points are mostly in one slot. A count can only grow once the addition before it is stored, so
-/// four points far apart are counted in turns.
+/// Successive points are mostly in one slot, and an addition to a count waits until the one before is stored.
+/// So the points are taken from four quarters in turns: these are mostly in different slots.
 fn count_slots(slot_of: &[u32], low: u32, counts: &mut [u32]) {
     let mut count = |s: u32| {
         if let Some(count) = counts.get_mut(s.wrapping_sub(low) as usize) {
@@ -173,11 +174,11 @@ fn count_slots(slot_of: &[u32], low: u32, counts: &mut [u32]) {
     rest.iter().for_each(|&s| count(s));
 }
 
-/// Places the points' indices in the slots from `low` on, in the order of the points. `free` holds the first
-/// free place of each slot and the one behind the last.
+/// Places the points' indices in the slots from `low` on, in the order of the points. For each slot, `free`
+/// holds the first free place and the place behind the last free one.
 ///
-/// The first half of the points fills slots from the front, and the second half fills them from the back, in
-/// turns, for the reason that [`count_slots`] has.
+/// The first half of the points fills slots from the front, and the second half fills them from the back. The
+/// halves take turns, so that a point seldom waits for the one before it, as in [`count_slots`].
 fn place_in_slots(slot_of: &[u32], low: u32, free: &mut [[u32; 2]], order: &mut [u32]) {
     let mut front = 0..slot_of.len() / 2;
     for back in (front.end..slot_of.len()).rev() {

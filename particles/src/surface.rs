@@ -24,7 +24,7 @@ impl Surface {
     /// they cover nothing.
     ///
     /// # Panics
-    /// If a triangle names no corner: the reader of a file checks that.
+    /// If a triangle names a corner that does not exist: the reader of a file checks that.
     pub fn new(corners: &[DVec3], triangles: &[[u32; 3]]) -> Self {
         let mut order: Vec<u32> = (0..corners.len() as u32).collect();
         // Plus zero: -0 and 0 are the same place.

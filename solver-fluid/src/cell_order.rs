@@ -10,7 +10,8 @@ use rayon::prelude::*;
 /// Cells of one task.
 const CELLS: usize = 4096;
 
-/// Largest number of particles of a cell that are sorted by counting. A cell of a fluid at rest has eight.
+/// Largest number of particles of a cell that are sorted by counting. In FLIP a cell of a fluid at rest holds
+/// eight.
 const FEW: usize = 16;
 
 /// Sorts the particles of every cell by id. `order` holds indices of particles, cell after cell. The
@@ -56,9 +57,10 @@ impl<I: Fn(u32) -> ParticleId> Task for SortCells<'_, I> {
     }
 }
 
-/// Sorts the particles of a cell by id. Most cells are in order, since particles are stored in the order of
-/// the last step. In the others, the place of a particle is the number of lower ids. To count them takes no
-/// branch, while a comparison sort would mispredict one for each particle that has come into the cell.
+/// Sorts the particles of a cell by id. Most cells are in order already: the storage was sorted by cell and
+/// id some steps ago, and few particles have changed cells since. In other cells, the place of a particle is
+/// the number of lower ids. Counting takes no branch, while a comparison sort would mispredict a branch for
+/// each particle that has come into the cell.
 #[inline(always)]
 fn sort_by_id(id: impl Fn(u32) -> ParticleId, own: &mut [u32]) {
     if own.len() > FEW {

@@ -53,7 +53,7 @@ pub trait FluidMethod: Send + Sync + Sized + 'static {
     /// The end of a message about a step that needs too many sub-steps, such as `the fluid is too fast for
     /// this step`.
     const TOO_MANY_SUBSTEPS: &'static str;
-    /// The end of a message about a particle whose position is not finite, such as `write a smaller cfl`.
+    /// The end of a message about a position or velocity that is not finite, such as `write a smaller cfl`.
     const UNSTABLE: &'static str;
 
     /// The method for `particles`, with loops of a given vector width. Results do not depend on the width.
@@ -142,8 +142,8 @@ pub trait FluidMethod: Send + Sync + Sized + 'static {
         Vec::new()
     }
 
-    /// Takes this rank's part of the particles, of which every rank has all, and returns their indices.
-    /// Collective.
+    /// Takes this rank's part of the particles, and returns their indices. Every rank has all particles
+    /// before. Collective.
     ///
     /// # Errors
     /// The method cannot be cut among ranks.

@@ -20,8 +20,8 @@ pub(crate) fn kernel_compressions(points: &[DVec3], spacing: f64, domain: (DVec3
     let support_radius = 2.0 * spacing;
     let (count, (low, mut high)) = (points.len(), domain);
     let mut points = points.to_vec();
-    // SPH does not mirror an image in the opposite wall. So a narrow domain is joined to its mirror image
-    // until it is two support radii wide.
+    // Between two walls that are near each other, SPH lacks some images of images. So a narrow domain is
+    // joined to its mirror image until it is two support radii wide.
     for axis in 0..3 {
         while high[axis] - low[axis] < 2.0 * support_radius {
             let wall = high[axis];

@@ -13,8 +13,8 @@
 //! - **Walls** are planes of symmetry ([`walls`]): beyond each stands the mirror image of the fluid.
 //! - **Time** is integrated by symplectic Euler. A step has as many sub-steps as the Courant condition needs.
 //!
-//! Gradients are divided by the kernel's first moment on the lattice, 0.95, which is the derivative of the
-//! calibrated density. Then the pressure that particles carry is the pressure that walls and groups feel.
+//! Gradients are divided by the kernel's first moment on the lattice, 0.95. They are then the derivatives of
+//! the calibrated density, and the pressure that particles carry is the pressure that walls and groups feel.
 //! Without this division forces balance as well, but a column at rest reports 5 % too much pressure.
 //!
 //! Pairs are evaluated in f32 on positions relative to their cell, rounded to 2^-22 of the support radius.

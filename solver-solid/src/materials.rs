@@ -1,4 +1,5 @@
-//! Materials: forces between particles, their linearisation, stored energies and fields, breaking, and snapshots.
+//! Materials: forces between particles, their linearisation, stored energies and fields, breaking, and
+//! snapshots.
 
 pub(crate) mod peridynamics;
 pub(crate) mod springs;
@@ -111,8 +112,8 @@ pub(crate) trait Material: Operator {
     /// depend on the step's length.
     fn linearise(&mut self, positions: Positions<'_>, implicit: bool);
 
-    /// Breaks what breaks where particles have moved to; returns the pairs that are no longer joined. `version`
-    /// is the version of the new positions.
+    /// Breaks the bonds that are too long at the particles' new positions, and returns the pairs that are no
+    /// longer joined. `version` is the version of these positions.
     ///
     /// # Errors
     /// Particles that have moved further than the material can follow.

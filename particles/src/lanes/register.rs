@@ -34,7 +34,7 @@ pub trait Register:
     /// `self * factor + term`, rounded once.
     fn mul_add(self, factor: Self, term: Self) -> Self;
     /// Writes the lanes whose bit is set to the first places of `to`, in order. The places behind them keep
-    /// their values or get finite values of the other lanes.
+    /// their values or get 0 or the value of any lane.
     fn store_selected(self, selected: u16, to: &mut [f32]);
     /// Writes `first + l` for each lane l whose bit is set to the first places of `to`, in order. The places
     /// behind them get any values.

@@ -1,14 +1,14 @@
 //! Deviation of the number of particles around a cell from the number at rest density, and its correction.
 //!
-//! *Spray*: a few particles do not fill their cells and are not incompressible. They fly freely until they
+//! *Spray*: particles that are too few to fill their cells are not incompressible. They fly freely until they
 //! are near enough to other particles.
 //!
 //! *Density projection* [Kugelstadt2021]: the projection of velocities keeps the volume of full cells, but it
 //! does not know how many particles a cell holds. Errors of advection add up, and gaps stay open. Therefore
-//! free particles travel with the velocity `-grad psi` beside the grid's velocity. Its divergence `div (-grad
-//! psi)` is the relative deviation of the density over the relaxation time, so that it takes the density to
-//! the rest density within this time. The particles are moved and not accelerated: their own velocities do
-//! not change.
+//! free particles travel with the velocity `-grad psi` beside the grid's velocity. The divergence of
+//! `-grad psi` is the relative deviation of the density over the relaxation time, so that it takes the
+//! density to the rest density within this time. The particles are moved and not accelerated: their own
+//! velocities do not change.
 
 use rayon::prelude::*;
 
@@ -18,8 +18,8 @@ use super::group_members::MemberContributions;
 use super::particle_to_grid::ParticleToGrid;
 use super::pressure::{BLOCK, Split};
 
-/// Density relative to the rest density below which particles of a cell are spray, if the cells around it are
-/// below it too. A full sheet, one cell thick, has 0.67.
+/// Density over the rest density: particles of a cell are spray if the cell and the six cells around it have
+/// less. A full sheet, one cell thick, has 0.67.
 const SPRAY: f32 = 0.5;
 
 /// Limit of the relative deviation from the rest density, as in [Kugelstadt2021].

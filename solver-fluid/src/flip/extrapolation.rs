@@ -75,7 +75,7 @@ pub(super) fn marked(
         let mut marks = [0; BLOCK];
         mark(begin, &mut marks[..BLOCK.min(end - begin)]);
         let mut some = Vec::new();
-        // Few faces have a mark, so that eight are looked at together.
+        // Few faces have a mark, so eight marks at once are compared with zero.
         for (n, eight) in marks.as_chunks::<8>().0.iter().enumerate().filter(|(_, eight)| **eight != [0; 8]) {
             for (l, &mark) in eight.iter().enumerate().filter(|(_, mark)| **mark != 0) {
                 some.push((begin + 8 * n + l, mark));

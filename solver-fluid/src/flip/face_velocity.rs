@@ -49,7 +49,7 @@ pub(super) struct FaceVelocities {
     changed: Vec<bool>,
     /// Version of the velocities before the projection; `None` before the first.
     forces: Option<ForcesVersion>,
-    /// Version of `conductance`.
+    /// Version of `conductance` as forces set it, without the changes at `stopped` walls.
     conductance_version: u64,
     /// The pressure set last, in the order of cells [Pa].
     pressure: Vec<f64>,
@@ -175,9 +175,9 @@ impl FaceVelocities {
         }
     }
 
-    /// Computes the velocities before the projection: those of the particles, changed by gravity and by the
-    /// impulses of groups. Nothing flows through walls. If only the members have changed, it visits only the
-    /// faces that members touch now, or touched the last time.
+    /// Computes the velocities before the projection: the velocities that particles brought, changed by
+    /// `forces` and by the impulses of groups. Nothing flows through walls. If only the members have changed,
+    /// it visits only the faces that members touch now, or touched the last time.
     pub(super) fn apply_forces(&mut self, forces: &FaceForces<'_>, contributions: &MemberContributions) {
         let new = self.forces.replace(forces.version) != Some(forces.version);
         let (grid, width) = (forces.grid, self.width);

@@ -16,9 +16,9 @@ use super::particle_to_grid::{CHUNK, ParticleToGrid};
 /// (`docs/theory/flip.md`, "A step").
 const DENSITY_MIN: f64 = 1e-3;
 
-/// Version of the velocities before the projection, apart from what group members add to them: velocities of
-/// equal versions are equal. Whatever is computed from them keeps the version beside it, and is computed again
-/// when the versions differ.
+/// Version of the velocities before the projection, apart from the contributions of group members: velocities
+/// of equal versions are equal. Whatever is computed from them keeps the version beside it, and is computed
+/// again when the versions differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ForcesVersion {
     /// Number of the transfer from particles to the grid.
@@ -42,7 +42,7 @@ pub(super) struct FaceForces<'a> {
 }
 
 /// State of a face: its velocity before the projection and before the sub-step [m/s], true if they are known,
-/// and its conductance [m s/kg / m^2].
+/// and its conductance [m s/kg].
 pub(super) type FaceState = (f64, f64, bool, f32);
 
 impl FaceForces<'_> {

@@ -81,7 +81,7 @@ struct Touched {
     /// Velocities after the sub-step and before it [m/s] by `place`. Entry 0 serves faces that no member
     /// touches.
     sampled: Vec<[f64; 2]>,
-    /// The faces that were touched before.
+    /// The faces that were touched before the last [`MemberContributions::add_up`].
     before: Vec<usize>,
 }
 
@@ -98,7 +98,8 @@ pub(super) fn masses(groups: &GroupMap, particles: &Particles) -> (Vec<f64>, Vec
     (own.collect(), mass)
 }
 
-/// The inertia that each group has in this fluid [kg], also if it is infinite in the request.
+/// The inertia that each group has in this fluid [kg]. An infinite inertia becomes [`IMMOVABLE`] times the
+/// mass of the members.
 pub(super) fn inertias(request: &Request<'_>, own: &[f64]) -> Vec<f64> {
     let inertia = |(&inertia, own): (&f64, f64)| if inertia.is_finite() { inertia } else { IMMOVABLE * own };
     request.inertia.iter().zip(own.iter().copied()).map(inertia).collect()

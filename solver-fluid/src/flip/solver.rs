@@ -48,7 +48,7 @@ pub struct FlipMethod {
     grid: Grid,
     /// The transfer at the start of the step, for the first sub-step of every stage.
     start: Transfer,
-    /// The transfer at the last of the later sub-steps; unused while steps have one.
+    /// The transfer at the last of the later sub-steps; unused while steps have one sub-step.
     later: Transfer,
     /// Number of transfers so far.
     transfers: u64,
@@ -109,8 +109,8 @@ impl Fluid<FlipMethod> {
 }
 
 impl FlipMethod {
-    /// Transfers particles to the grid as if all were free: groups are added to the result. Finds spray, and the
-    /// faces at which walls may let go.
+    /// Transfers particles to the grid as if all were free; contributions of groups are added later. Finds
+    /// spray, and the faces at which walls may let go.
     fn transfer(&mut self, first: bool, id: &[ParticleId], state: (&[DVec3], &[DVec3])) {
         let Self { start, later, transfers, grid, width, parameters, pressure, .. } = self;
         *transfers += 1;

@@ -11,9 +11,10 @@
 //! holds fluid. An edge counts by the fraction of its four cells that hold fluid. So a free surface feels no
 //! stress, and a rigid motion loses nothing; a Laplacian of each component of velocity would give neither.
 //!
-//! Let K u be the gradient of the sum by u, the forces of the stresses. The minimum satisfies `(M + dt K) u =
-//! M u_old`, which conjugate gradients solve. Particles take the impulses `-dt K u`. Each stress acts on both
-//! sides with opposite signs, so that momentum is kept whatever the residual.
+//! Let K u be the gradient of the sum by u: the stresses exert the forces -K u on faces. The minimum
+//! satisfies `(M + dt K) u = M u_old`, which conjugate gradients solve. Particles take the impulses
+//! `-dt K u`. Each stress acts on both sides with opposite signs, so that momentum is kept whatever the
+//! residual.
 //!
 //! The impulses depend on particles and on the length of the sub-step, not on groups. A member takes its part
 //! of the impulses as it does of other forces.
@@ -33,7 +34,8 @@ const CHUNK: usize = 4096;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Viscosity {
     /// mu V / h^2 of each edge [kg/s], by the axis along it, with V = h^3 times the fraction of the edge's
-    /// cells that hold fluid; 0 where no stress acts. An edge has the number of the cell above it.
+    /// cells that hold fluid. It is four times as large at a wall where the fluid rests, and 0 where no
+    /// stress acts. An edge has the number of the cell above it.
     shear: Faces<f64>,
     /// Velocities to which the system is applied [m/s]; 0 at faces without an unknown.
     operand: Faces<f64>,
@@ -44,7 +46,7 @@ pub(super) struct Viscosity {
     diagonal: Faces<f64>,
 }
 
-/// The forces K u of the stresses in a field of velocities u.
+/// The product K u with a field of velocities u. The stresses exert the forces -K u.
 #[derive(Clone, Copy)]
 struct Stress<'a> {
     strides: [usize; 3],
@@ -325,8 +327,8 @@ mod tests {
     }
 
     /// A uniform body acceleration G acts for a time much longer than momentum takes to reach the walls.
-    /// Between two walls it gives the velocity of Poiseuille, G z (H - z) / 2 nu, and in a film on one wall G
-    /// z (2 D - z) / 2 nu.
+    /// Between two walls it gives the velocity of Poiseuille, `G z (H - z) / 2 nu`, and in a film on one wall
+    /// `G z (2 D - z) / 2 nu`.
     #[test]
     fn channels_and_films_have_parabolic_profiles() {
         let cells = DVec3::new(80.0, 2.0, 16.0);

@@ -1,9 +1,9 @@
 //! A fluid's state as bytes: its particles in the order in which they are stored, and the memory of its
 //! method.
 //!
-//! The layout begins with 8 bytes of magic, which hold the version. As u64 follow the numbers of particles,
-//! of the method's numbers and of committed steps, and the next id. Then follow the time, ids, positions,
-//! velocities and the method's numbers.
+//! The layout begins with 8 bytes of magic, which hold the version. As u64 follow the count of particles, the
+//! count of the method's numbers, the count of committed steps, and the next id. Then follow the time, ids,
+//! positions, velocities and the method's numbers.
 
 use amalgam_particles::{ParticleId, Particles};
 use amalgam_solver_kit::{SnapshotReader, SnapshotWriter, SolverError};
@@ -30,7 +30,7 @@ pub(crate) struct Kept<'a> {
     /// True if particles appear and disappear.
     pub(crate) may_change: bool,
     pub(crate) basics: Basics,
-    /// The number of the method's numbers.
+    /// Count of the method's numbers.
     pub(crate) memory: usize,
 }
 

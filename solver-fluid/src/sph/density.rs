@@ -220,7 +220,7 @@ impl PassConstants {
         totals
     }
 
-    /// Sixteen particles at a time. Missing ones of the last sixteen count as zero sums.
+    /// Handles sixteen particles at a time. Missing particles of the last sixteen have sums of zero.
     #[inline(always)]
     fn pass_block(
         &self,

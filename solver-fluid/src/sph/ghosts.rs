@@ -47,7 +47,8 @@ impl Default for Share {
 }
 
 impl Share {
-    /// The part of this rank and the indices of its particles, of which every rank has all now. Collective.
+    /// The part of this rank, and the indices of its particles. Every rank must have all particles.
+    /// Collective.
     pub(super) fn new(ranks: &Ranks, raster: &Raster, positions: &[DVec3]) -> (Self, Vec<u32>) {
         // Of n ranks each counts every nth particle.
         let of = |k: usize| ranks.rank() + k * ranks.size();
@@ -106,7 +107,7 @@ impl Share {
         let (low, high) = (IVec3::from_array(low), IVec3::from_array(high));
         let strayed = |&x: &DVec3| {
             let cell = IVec3::from_array(cell(raster, x));
-            // Other differences could overflow: a box may reach to the largest integer.
+            // Differences saturate, since a box may reach to the largest integer.
             let below = IVec3::select(cell.cmplt(low), low.saturating_sub(cell), IVec3::ZERO);
             let above = IVec3::select(cell.cmpgt(high), cell.saturating_sub(high), IVec3::ZERO);
             below.max(above).max_element()
@@ -158,8 +159,8 @@ pub(super) struct Ghosts {
 }
 
 impl Ghosts {
-    /// Exchanges the particles that other ranks see: own ones become ghosts of others and theirs become
-    /// ghosts here. `may_stray` says that particles may have left their rank's box. Collective.
+    /// Sends own particles to the ranks that see them, and receives the ghosts that own particles see.
+    /// `may_stray` is true if particles may have left their rank's box. Collective.
     pub(super) fn exchange(&mut self, share: &mut Share, raster: &Raster, own: Points<'_>, may_stray: bool) {
         if share.ranks.is_alone() {
             return;

@@ -1,5 +1,5 @@
-//! Guard of weak compression. A fluid that is compressed more than a weakly compressible fluid may be is
-//! reported once, or ends the run.
+//! Guard of weak compression. It warns once if the fluid is too fast or too dense for a weakly compressible
+//! fluid, and ends the run if the fluid is much too dense.
 //!
 //! The density varies by about one percent under two conditions. The speed of sound is at least ten times the
 //! largest speed [Monaghan1994], and `rest_density sound_speed^2` is a hundred times the pressure of the load
@@ -60,7 +60,7 @@ impl Guard {
 
 /// A warning of a speed [m/s] that is more than a tenth of the speed of sound [m/s].
 pub(crate) fn speed_warning(sound_speed: f64, speed: f64) -> Option<String> {
-    // One percent of tolerance: the advised sound_speed is rounded and must not cause the warning again.
+    // One percent of tolerance: the advised sound_speed is rounded, and the fluid may get slightly faster.
     (SOUND_SPEED_RATIO * speed > 1.01 * sound_speed).then(|| {
         format!(
             "sound_speed is {sound_speed:.3} m/s, less than ten times the fluid's largest speed of {speed:.3} m/s, so that \

@@ -252,8 +252,8 @@ impl Substep {
 
 impl FluidMethod for SphMethod {
     type Parameters = SphParameters;
-    /// In 64 sub-steps a particle moves by few cells, since it moves by about `cfl / 20` cells in each. The
-    /// speed of sound is ten times the largest speed, and a cell is two smoothing lengths wide.
+    /// In 64 steps of one sub-step a particle moves by few cells, since it moves by about `cfl / 20` cells in
+    /// each. The speed of sound is ten times the largest speed, and a cell is two smoothing lengths wide.
     const STORAGE_PERIOD: u64 = 64;
     const MAGIC: &'static [u8; 8] = b"AMSPH004";
     const TOO_MANY_SUBSTEPS: &'static str = "the fluid is too fast or too dense for this step";

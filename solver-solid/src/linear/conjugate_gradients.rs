@@ -1,10 +1,10 @@
-//! Conjugate gradients with a block-Jacobi preconditioner. Most iterations run in f32 (`rounded.rs`), and their
-//! preconditioner also corrects on coarse grids (`multilevel.rs`).
+//! Conjugate gradients with a block-Jacobi preconditioner. Most iterations run in f32 (`rounded.rs`), and
+//! their preconditioner also corrects on coarse grids (`multilevel.rs`).
 //!
-//! Vectors have one value per particle. The members of a group are one unknown: every member has the unknown's
-//! value, and the **leader**, the first member, has the sum of the members' rows; the rows of the other members
-//! are zero. Held unknowns have a zero factor, so their direction stays zero and their rows add nothing to
-//! scalar products. One loop thus serves all particles, and no unknown is renumbered.
+//! Vectors have one value per particle. The members of a group are one unknown: every member has the
+//! unknown's value, and the **leader**, the first member, has the sum of the members' rows. The rows of the
+//! other members are zero. Held unknowns have a zero factor, so their direction stays zero and their rows add
+//! nothing to scalar products. One loop thus serves all particles, and no unknown is renumbered.
 
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP};
 use rayon::prelude::*;
@@ -84,7 +84,7 @@ const COEFFICIENTS: f64 = 1.0 / (1 << 18) as f64;
 /// Safety factor on the measured error of the residual of rounded iterations.
 const DOUBT_SAFETY: f64 = 4.0;
 
-/// Another refinement follows only if the last one reduced the squared residual at least by this factor.
+/// Another refinement follows only if the last one left at most this part of the squared residual.
 const REFINEMENT_MAX: f64 = 0.25;
 
 impl ConjugateGradients {
@@ -111,7 +111,7 @@ impl ConjugateGradients {
     /// own block, so stiff or heavy unknowns do not hide the others. The iteration needs this product anyway.
     ///
     /// Iterative refinement: iterations in f32 (`rounded.rs`) converge to the solution of a system whose
-    /// entries differ in the seventh digit. Then the residual is computed with the exact operator, and the
+    /// entries differ in the sixth digit. Then the residual is computed with the exact operator, and the
     /// iteration restarts from it if it is too large. If a refinement no longer reduces the residual enough,
     /// the remaining iterations run in f64.
     ///
@@ -172,9 +172,9 @@ impl ConjugateGradients {
         }
     }
 
-    /// Iterates in f64 from the residual, of squared norm `square`, until its squared norm is at most `goal`, at
-    /// most `limit` times. Returns the number of iterations; fails with the squared norm reached, which may not
-    /// be finite.
+    /// Iterates in f64 from the residual, of squared norm `square`, until its squared norm is at most `goal`,
+    /// at most `limit` times. Returns the number of iterations; fails with the squared norm reached, which
+    /// may not be finite.
     fn iterate(
         &mut self,
         system: &mut System<'_>,

@@ -1,20 +1,21 @@
 //! The coarse part of the preconditioner: additive corrections on ever wider grids [BramblePasciakXu1990].
 //!
-//! An iteration with the diagonal blocks alone carries a load one bond further. So conjugate gradients take as
-//! many iterations as there are bonds along the way that the load travels in a time step. On a grid with cells
-//! several bonds wide, the load travels this way in a few iterations. A grid's unknowns are the values at its
-//! nodes; the prolongation P interpolates between them trilinearly. Each grid's nodes lie twice as far apart as
-//! those of the grid before. The preconditioned residual is
+//! An iteration with the diagonal blocks alone carries a load one bond further. So conjugate gradients take
+//! as many iterations as there are bonds along the way that the load travels in a time step. On a grid with
+//! cells several bonds wide, the load travels this way in a few iterations. A grid's unknowns are the values
+//! at its nodes; the prolongation P interpolates between them trilinearly. Each grid's nodes lie twice as far
+//! apart as the nodes of the grid before. The preconditioned residual is
 //!
 //! ```text
 //! z = D^-1 r + w (P_1 D_1^-1 P_1^T r + P_2 D_2^-1 P_2^T r + ...)
 //! ```
 //!
-//! A grid has no operator, only diagonal blocks D_n, computed from the particles' blocks. Let B be the stiffness
-//! of a particle's bonds against its motion, and l^2 their mean square length. In a field of displacements with
-//! gradient g, bonds in all directions have the energy B l^2 g^2 / 6. For any positive definite blocks, z is a
-//! symmetric positive definite function of r: broken bonds, groups and held particles change the number of
-//! iterations, never the answer. Cells are laid out once, in the undeformed body.
+//! A grid has no operator, only diagonal blocks D_n, computed from the particles' blocks. Let B be the
+//! stiffness of a particle's bonds against its motion, and l^2 their mean square length. In a field of
+//! displacements with gradient g, bonds in all directions have the energy B l^2 g^2 / 6: the mean of cos^2
+//! over all directions is 1/3. For any positive definite blocks, z is a symmetric positive definite function
+//! of r: broken bonds, groups and held particles change the number of iterations, never the answer. Cells are
+//! laid out once, in the undeformed body.
 
 use std::ops::Range;
 
@@ -50,8 +51,8 @@ pub(crate) struct Multilevel {
 /// A grid, and the places of points in it. The points are particles, or the nodes of the next finer grid.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Level {
-    /// The cell of each point, one past the last cell if the point is in none, and the point's place in it, in
-    /// edges.
+    /// The cell of each point, one past the last cell if the point is in none, and the point's place in it
+    /// [edges].
     cell: Vec<u32>,
     place: Vec<[f32; 3]>,
     /// Points in the order of their cells, and the index of each cell's first point.
@@ -61,8 +62,8 @@ pub(crate) struct Level {
     ordered: Vec<[f32; 3]>,
     /// Nodes at the corners of each cell.
     corners: Vec<[u32; 8]>,
-    /// The cells of which each node is the first corner, the second and so on; one past the last cell if there
-    /// is none.
+    /// The cells of which each node is the first corner, the second and so on; one past the last cell if
+    /// there is none.
     cells: Vec<[u32; 8]>,
     factor: Vec<Factor>,
     residual: Vec<[f32; 3]>,
@@ -113,8 +114,9 @@ impl Multilevel {
         Self { active: 0, levels }
     }
 
-    /// Computes the grids' blocks from the particles'. Each row of `diagonal` is a particle's inertia [kg], the
-    /// entries xx, yy, zz, yz, xz, xy of its block [kg], and padding; it is all 0 for a held particle.
+    /// Computes the grids' blocks from the particles'. Each row of `diagonal` is a particle's inertia [kg],
+    /// the entries xx, yy, zz, yz, xz, xy of its block with the inertia [kg], and padding; it is all 0 for a
+    /// held particle.
     pub(crate) fn prepare(&mut self, diagonal: &[[f32; 8]]) {
         self.active = 0;
         let mut finer: Vec<[f32; 8]> = Vec::new();
@@ -150,8 +152,8 @@ impl Multilevel {
         }
     }
 
-    /// Computes the coarse part of z for the residual r, and returns its product with r. The residual of a held
-    /// particle must be zero.
+    /// Computes the coarse part of z for the residual r, and returns its product with r. The residual of a
+    /// held particle must be zero.
     pub(crate) fn correct(&mut self, residual: impl Fn(usize) -> [f32; 3] + Sync) -> f64 {
         let mut product = 0.0;
         for l in 0..self.active {
@@ -186,13 +188,14 @@ impl Multilevel {
 /// Edge of the finest grid's cells, in root mean square lengths of bonds.
 const EDGE: f64 = 1.5;
 
-/// Ratio of stiffness to inertia below which no wider grid follows. Such a system is well conditioned, and each
-/// further grid would add the correction of wide motions once more.
+/// Ratio of stiffness to inertia below which no wider grid follows. Such a system is well conditioned, and
+/// each further grid would add the correction of wide motions once more.
 const WIDEST: f64 = 4.0;
 
-/// Weight w of the coarse part, as in damped Jacobi iterations: the corrections of neighbouring nodes overlap,
-/// and so do those of the grids. Thin bodies need the damping most, because they cut through cells: a plate four
-/// particles thick takes 12 iterations without grids, 18 with w = 1, and 14 with this w.
+/// Weight w of the coarse part, as in damped Jacobi iterations: the corrections of neighbouring nodes
+/// overlap, and so do the corrections of the grids. Thin bodies need the damping most, because they cut
+/// through cells. A plate four particles thick takes 12 iterations without grids, 18 with w = 1, and 14 with
+/// this w; bulky bodies hardly differ.
 const WEIGHT: f64 = 0.5;
 
 /// Largest number of grids: the cells of the widest are 2^20 times as wide as the finest's.

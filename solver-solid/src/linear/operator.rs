@@ -29,8 +29,8 @@ pub(crate) trait Operator: Send + Sync {
     /// Force [N] on particle `i`, at the positions linearised at.
     fn force(&self, i: usize) -> DVec3;
 
-    /// Makes the matrix `dt` C + `square` K for steps of length `dt` [s]. `square` is dt^2 [s^2], or 0 for an
-    /// explicit step, which needs the damping alone.
+    /// Makes the matrix `dt` C + `square` K, for factors `dt` [s] and `square` [s^2] as
+    /// [`crate::section::Integrator::factors`] returns them. `square` is 0 where only the damping is needed.
     fn prepare(&mut self, dt: f64, square: f64);
 
     /// Visits the particles whose rows have a block for particle `i`, by index; one may come twice.

@@ -37,12 +37,14 @@ pub(crate) struct Reduced {
     imposed: Vec<DVec3>,
     /// h C times the velocities of travel, with HHT-alpha.
     damped: Product,
-    /// S^T (h F + h^2 dF/dx v) of each group: its right-hand side without the others' impulses [kg m/s].
+    /// S^T (h F + h^2 dF/dx v) of each group: its right-hand side without J_ext, the impulse of other
+    /// participants [kg m/s].
     load: Vec<DVec3>,
 }
 
-/// Changes of velocity in a step by what is outside of the materials: by gravity, the same for all particles
-/// [m/s], and by drags and fields of force, one value per particle [m/s], or none if there are no fields.
+/// Changes of velocity in a step by what is outside of the materials [m/s]. `fall` is from gravity and equal
+/// for all particles. `pushed` is from drags and fields of force, with one value per particle, and empty
+/// without them.
 #[derive(Clone, Copy)]
 pub(crate) struct Outside<'a> {
     pub(crate) fall: DVec3,
@@ -56,8 +58,8 @@ impl Outside<'_> {
 }
 
 impl Reduced {
-    /// True if unknowns and load are those of this stage. The stage is then a repetition of the last one: only
-    /// the others' impulses differ.
+    /// True if unknowns and load are those of this stage. The stage is then a repetition of the last one:
+    /// only J_ext differs.
     pub(crate) fn is_set_for(&self, operator: &dyn Operator, request: &Request<'_>) -> bool {
         self.operator == Some(operator.version())
             && self.groups == *request.groups
@@ -168,8 +170,8 @@ impl Reduced {
     }
 
     /// Finds the right-hand side of HHT-alpha without the impulses of others,
-    /// S^T (h F - h C v - a h^2 K (v - t)) for the velocities t of `travel` [m/s]. `kick` is h [s] and
-    /// `square` is a h^2 [s^2]; the operator is prepared for both, before and after.
+    /// S^T (h F - h C v - a h^2 K (v - t)) for the velocities t of `travel` [m/s]. `kick` is h [s], and
+    /// `square` [s^2] stands for a h^2. The operator is prepared for both, before and after.
     pub(crate) fn find_hht_load(
         &mut self,
         (particles, operator, outside): (&Particles, &mut dyn Operator, Outside<'_>),
@@ -180,8 +182,8 @@ impl Reduced {
         let Self { velocity, imposed, start, damped, .. } = self;
         let change = velocity.par_iter().zip(travel).with_min_len(CHUNK * CHUNKS_PER_TASK);
         change.map(|(v, t)| *v - *t).collect_into_vec(imposed);
-        // h C v + a h^2 K (v - t) = h C t + (h C + a h^2 K) (v - t): the last operator is the system's own, and
-        // h C t is equal in all stages.
+        // h C v + a h^2 K (v - t) = h C t + (h C + a h^2 K) (v - t). The last operator is the system's own,
+        // and h C t is equal in all stages.
         operator.prepare(kick, 0.0);
         let damped = damped.of(operator, travel);
         operator.prepare(kick, square);
@@ -201,8 +203,8 @@ impl Reduced {
         self.load.extend(leaders.map(|leader| leader.map_or(DVec3::ZERO, |&leader| sum[leader as usize])));
     }
 
-    /// Largest squared norm that rounding alone can give a residual: the norm of the unknowns' momenta times
-    /// the machine epsilon.
+    /// Largest squared norm that rounding alone can give a residual: the squared norm of the unknowns'
+    /// momenta times the square of the machine epsilon.
     ///
     /// In free flight the right-hand side is zero except for rounding, so a tolerance relative to the
     /// right-hand side can never be met. The rounding errors are relative to the momenta instead.
@@ -228,9 +230,9 @@ impl Reduced {
         }
     }
 
-    /// Computes the residual of the equation of implicit Euler, `h (f + M g) - h C v + J_ext - M dv`, summed at
-    /// leaders, for velocity changes dv and velocities v. The operator must be linearised at the positions that
-    /// v leads to, and prepared with the square 0.
+    /// Computes the residual of the equation of implicit Euler, `h (f + M g) - h C v + J_ext - M dv`, summed
+    /// at leaders, for velocity changes dv and velocities v. The operator must be linearised at the positions
+    /// that v leads to, and prepared with the square 0.
     pub(crate) fn remainder(
         &self,
         (particles, operator, outside): (&Particles, &mut dyn Operator, Outside<'_>),
@@ -294,7 +296,7 @@ impl Reduced {
     }
 }
 
-/// Factor of the diagonal block of a particle without group; zero if the particle is immovable.
+/// Factor of the diagonal block of a particle without a group; zero if the particle is immovable.
 fn free_factor(particles: &Particles, operator: &dyn Operator, i: usize) -> Factor {
     if particles.immovable[i] {
         return Factor::default();
@@ -304,8 +306,8 @@ fn free_factor(particles: &Particles, operator: &dyn Operator, i: usize) -> Fact
     Factor::new(particles.mass[i], &block)
 }
 
-/// Computes the impulse [kg m/s] that forces, gravity, drags and fields of force give each particle in a step
-/// of length h = `dt` with the velocities v: `h (f + m g) - (h C + h^2 K) v`.
+/// Computes the impulse [kg m/s] of each particle in a step of length h = `dt` with the velocities v:
+/// `h (f + m g) - (h C + h^2 K) v`. Drags and fields of force add to `h g`.
 pub(crate) fn impulses(
     particles: &Particles,
     operator: &mut dyn Operator,

@@ -2,8 +2,8 @@
 //!
 //! Residuals and directions are f32, sixteen particles side by side. Scalar products and the solution are
 //! summed in f64. A rounded direction p is still a valid direction of search: the solution advances by
-//! `alpha p`, and the residual falls by `alpha A p` with the same rounded p. So the iteration converges to the
-//! solution for the rounded operator A, whose entries differ from the exact ones in the seventh digit.
+//! `alpha p`, and the residual falls by `alpha A p` with the same rounded p. So the iteration converges to
+//! the solution for the rounded operator A, whose entries differ from the exact ones in the sixth digit.
 
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{self, LANES, Lanes, Sixteen, Task};
@@ -33,11 +33,12 @@ pub(crate) struct RoundedIteration {
     preconditioned: Vec<Slice>,
     image: Vec<Slice>,
     direction: Columns,
-    /// 1 for a particle with an unknown, 0 for a held particle and for members of groups but their leader.
+    /// 1 for a particle with an unknown of its own and for the leader of a group, 0 for held particles and
+    /// other members.
     free: Vec<Sixteen>,
     diagonal: Vec<[f32; 8]>,
     coarse: Multilevel,
-    /// Number of the system that inertia and factors are those of.
+    /// Number of the system whose inertia and factors were rounded last.
     system: Option<u64>,
     /// The operator that factors and coarse grids, except for groups, were computed from.
     operator: Option<OperatorVersion>,
@@ -297,8 +298,8 @@ fn set_row(
     *diagonal = [mass, xx, yy, zz, yz, xz, xy, 0.0].map(|entry| entry as f32);
 }
 
-/// Inertia of a group, over the mean of all unknowns, from which on coarse grids must take it into account.
-/// It is about the number of particles in a cell of the finest grid.
+/// Coarse grids must take a group into account if its inertia is above the mean inertia per particle times
+/// this. It is about the number of particles in a cell of the finest grid.
 const HEAVY: f64 = 32.0;
 
 /// True if any group has more than [`HEAVY`] times the mean inertia.

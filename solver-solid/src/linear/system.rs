@@ -27,7 +27,8 @@ pub(crate) struct System<'a> {
     pub(crate) groups: &'a GroupMap,
     /// Version of `groups`, `inertia` and `factor`: systems with one number and one operator are equal.
     pub(crate) number: u64,
-    /// Inertia of each unknown [kg]: a group's at its leader, a free particle's mass, 0 for other members.
+    /// Inertia [kg]: of a group at its leader (0 if the group is held), 0 at other members, and the mass of
+    /// each particle without a group.
     pub(crate) inertia: &'a [f64],
     /// Factor of each unknown's diagonal block; zero for a particle without an unknown of its own.
     pub(crate) factor: &'a [Factor],

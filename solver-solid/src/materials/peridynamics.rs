@@ -84,8 +84,8 @@ impl Bonds {
         })
     }
 
-    /// Computes the forces at the positions that the bodies followed, of all bonds that hold there. Returns the
-    /// ends of the bonds that break there, and the force of each on its first end [N].
+    /// Computes the forces at the positions that the bodies followed, of all bonds that hold there. Returns
+    /// the ends of the bonds that break there, and the force of each on its first end [N].
     fn find_forces(&mut self, breaking: bool) -> Vec<([u32; 2], DVec3)> {
         let mut broken = Vec::new();
         for body in &mut self.bodies {
@@ -103,8 +103,8 @@ impl Bonds {
     }
 
     /// Adds the forces of bonds that broke at these positions. An explicit step breaks a bond after computing
-    /// its force, as [Parks2008] do: the bond still acts in the step in which it is found too long. An implicit
-    /// step does not add the force, because its derivative would be missing from the operator.
+    /// its force, as [Parks2008] do: the bond still acts in the step in which it is found too long. An
+    /// implicit step does not add the force, because its derivative would be missing from the operator.
     fn add_forces_of_just_broken(&mut self) {
         for &([a, b], force) in &self.just_broken {
             self.force[a as usize] += force;
@@ -295,7 +295,8 @@ impl Material for Bonds {
         self.stable_dt
     }
 
-    /// Saves the bonds that broke last, and of each body the bits of live bonds and the thresholds of breaking.
+    /// Saves the bonds that broke last, and for each body the bits of live bonds and the thresholds of
+    /// breaking.
     fn save(&self) -> Vec<u8> {
         let mut bytes = (self.just_broken.len() as u64).to_le_bytes().to_vec();
         for (ends, force) in &self.just_broken {

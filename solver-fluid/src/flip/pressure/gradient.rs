@@ -48,7 +48,7 @@ impl Task for SetCoefficients<'_> {
                 for l in 0..LANES {
                     let [own, lower, upper] = [own[l], lower[l], upper[l]].map(is_open);
                     face[l] = kept(to_lower[l], own & lower);
-                    // A face of an open cell has a conductance of zero at a wall; other closed cells are air.
+                    // At a wall the conductance is zero. Other closed cells are air or spray.
                     to_air[l] += kept(to_lower[l], own & !lower);
                     to_air[l] += kept(to_upper[l], own & !upper);
                 }

@@ -464,7 +464,7 @@ impl Multigrid {
         self.cycle_from(0)
     }
 
-    /// Sweeps from zero on the finest level, only in some blocks of a colour. The solution is zero in the
+    /// Sweeps from zero on the finest level, only in some blocks of each colour. The solution is zero in the
     /// other blocks.
     pub(in crate::flip) fn smooth(&mut self, only: &[bool]) {
         for column in &mut self.levels[0].solution {

@@ -1,10 +1,10 @@
 //! The pressure projection: conjugate gradients preconditioned by a multigrid cycle.
 //!
-//! In each cell that is no air, the pressure p satisfies `sum over faces of c (p - p') = -divergence`, where p'
-//! is the pressure of the cell behind the face. The coefficient of a face is `c = dt / (density cell_size^2)`;
-//! it is zero at a wall. Air has the pressure zero. Coefficients are f32, and so is the preconditioner
-//! (`flip/pressure/multigrid.rs`). All other numbers of the iteration are f64, so that a solve reaches its
-//! tolerance.
+//! In each cell that is no air, the pressure p satisfies `sum over faces of c (p - p') = -divergence`, where
+//! p' is the pressure of the cell behind the face. The coefficient of a face is
+//! `c = dt / (density cell_size^2)`; it is zero at a wall. Air has the pressure zero. Coefficients are f32,
+//! and so is the preconditioner (`flip/pressure/multigrid.rs`). All other numbers of the iteration are f64,
+//! so that a solve reaches its tolerance.
 
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
@@ -26,7 +26,8 @@ const FINISH: f64 = 2.0;
 pub(in crate::flip) struct Limits {
     /// Largest residual, relative to the largest divergence at the start of a cold solve.
     pub(in crate::flip) tolerance: f64,
-    /// Largest residual of a solution, relative to the residual of the starting point: the looser limit counts.
+    /// Largest residual of a solution, relative to the residual of the starting point. The looser of the two
+    /// limits counts.
     pub(in crate::flip) forcing: f64,
     /// Iterations after which a solve fails.
     pub(in crate::flip) iterations_max: u32,
@@ -37,7 +38,7 @@ pub(in crate::flip) struct Limits {
 #[derive(Clone, Debug)]
 pub(in crate::flip) struct PressureSolver {
     multigrid: Multigrid,
-    /// Version of the coefficients.
+    /// Version of the coefficients of `multigrid`; `None` before the first.
     coefficients: Option<u64>,
     /// Kept from solve to solve: only the residuals of changed cells are computed again.
     residual: Split<f64>,
@@ -60,7 +61,7 @@ struct Unknowns<'a> {
 }
 
 impl<'a> Unknowns<'a> {
-    /// The unknowns of block number `n` of [`blocks`], which has `len` entries.
+    /// The unknowns of block number `block` of [`blocks`], which has `len` entries.
     fn of_block(system: &'a System, block: usize, len: usize) -> Self {
         Self { system, colour: block % 2, begin: block / 2 * BLOCK, len }
     }
@@ -137,8 +138,8 @@ impl Task for Curvature<'_> {
     }
 }
 
-/// Computes `r = right_hand_side - A p` in a block, and r in f32; returns the largest entries of the right-hand
-/// side and of r.
+/// Computes `r = right_hand_side - A p` in a block, and r in f32; returns the largest entries of the
+/// right-hand side and of r.
 struct Residual<'a> {
     unknowns: Unknowns<'a>,
     p: &'a Split<f64>,
@@ -299,7 +300,7 @@ impl PressureSolver {
         }
     }
 
-    /// Lets `set` set the coefficients for [`Self::solve`], unless it has those of this `version` already: see
+    /// Lets `set` set the coefficients for [`Self::solve`], unless they have this `version` already: see
     /// [`Multigrid::set`].
     pub(in crate::flip) fn set_coefficients(
         &mut self,
@@ -314,8 +315,8 @@ impl PressureSolver {
 
     /// Solves for `pressure`, from the starting point that it holds; returns the number of iterations.
     /// `right_hand_side` must be zero at cells without an unknown. In runs of cells that have not `changed`,
-    /// coefficients and right-hand side must be those of the last solve. All pressures must be those that the
-    /// last solve found.
+    /// coefficients and right-hand side must be those of the last solve. Unless all runs have changed, all
+    /// pressures must be those that the last solve found.
     pub(in crate::flip) fn solve(
         &mut self,
         right_hand_side: &mut Split<f64>,
@@ -362,9 +363,8 @@ impl PressureSolver {
         Ok(iterations)
     }
 
-    /// Makes the divergences of a fluid that touches no air add up to zero, by spreading the rest, which comes
-    /// from rounding, over its cells. Otherwise no pressure would exist, and any constant may be added to it.
-    /// Returns true if the fluid touches no air.
+    /// Returns true if the fluid touches no air. Its pressure is then determined up to a constant, and exists
+    /// only if the divergences add up to zero. Rounding leaves a rest, which is spread over all cells.
     fn make_consistent(&self, right_hand_side: &mut Split<f64>) -> bool {
         let system = self.multigrid.finest();
         if !system.is_closed() {
@@ -442,8 +442,8 @@ impl PressureSolver {
         (0..blocks.len()).map(|n| around(n).contains(&true)).collect()
     }
 
-    /// Scales the pressure so that the error after the smoother's step z has least energy. The error along the
-    /// pressure is near the smoothest mode, in which the preconditioner overestimates most.
+    /// Scales the pressure so that the error after the smoother's step z has least energy. The pressure is
+    /// near the smoothest mode, and the preconditioner overestimates this mode most.
     fn rescale(&mut self, right_hand_side: &Split<f64>, pressure: &mut Split<f64>) {
         let Self { multigrid, residual, largest, .. } = self;
         let width = multigrid.width();
@@ -481,8 +481,9 @@ impl PressureSolver {
         curvature
     }
 
-    /// Advances the pressure by `length` along the direction in the blocks of each colour that `only` marks. In
-    /// other blocks and beside them, the direction must be zero. Returns the largest residual in these blocks.
+    /// Advances the pressure by `length` along the direction in the blocks of each colour that `only` marks.
+    /// In other blocks and beside them, the direction must be zero. Returns the largest residual of all
+    /// blocks.
     fn advance(&mut self, length: f64, only: &[bool], pressure: &mut Split<f64>) -> f64 {
         let Self { multigrid, residual, direction: p, largest, .. } = self;
         let width = multigrid.width();
@@ -509,7 +510,8 @@ fn largest(values: &[f64]) -> f64 {
     lanes.into_iter().fold(0.0, larger)
 }
 
-/// The blocks of a column, red and black ones in alternation, so that each thread keeps to a part of the grid.
+/// The blocks of a column, red and black ones in alternation, so that each thread keeps to a part of the
+/// grid.
 fn blocks<T: Sync>(column: &Split<T>) -> impl IndexedParallelIterator<Item = &[T]> {
     let [red, black] = column.each_ref().map(|column| column.par_chunks(BLOCK));
     red.interleave(black)

@@ -1,9 +1,9 @@
 //! Separating walls: a wall of the domain does not hold fluid back that does not press against it and moves
 //! away from it.
 //!
-//! A wall can only push. So the pressure p at the wall and the fluid's velocity u away from it satisfy p >=
-//! 0, u >= 0 and p u = 0 [Batty2007]. The last pressure and the velocities before the projection decide which
-//! of p and u is zero, as in [Chentanez2012], without iterations.
+//! A wall can only push. So the pressure p at the wall and the fluid's velocity u away from it satisfy
+//! `p >= 0`, `u >= 0` and `p u = 0` [Batty2007]. The last pressure and the velocities before the projection
+//! decide which of p and u is zero, as in [Chentanez2012], without iterations.
 
 use crate::flip::cell::Cell;
 use crate::flip::grid::Grid;

@@ -39,7 +39,7 @@ pub(in crate::flip) enum Kind {
 #[derive(Clone, Debug)]
 pub(in crate::flip) struct System {
     pub(in crate::flip) grid: Grid,
-    /// Common coefficient of faces inside of the fluid [m s/kg / m^2].
+    /// Common coefficient of faces inside of the fluid [m s/kg].
     pub(in crate::flip) common: f32,
     /// Coefficient of the lower face of each cell along each axis, in the order of cells.
     pub(in crate::flip) face: [Vec<f32>; 3],

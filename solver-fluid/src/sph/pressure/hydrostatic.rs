@@ -15,10 +15,10 @@ use amalgam_solver_kit::SectionError;
 
 use super::equation_of_state::EquationOfState;
 
-/// Heights that differ by less than this, in spacings, count as equal.
+/// Coordinates that differ by less than this [spacings] count as equal.
 const SAME: f64 = 1e-3;
-/// Positions across gravity are rounded to this fraction of a spacing. Particles of one column then have
-/// equal rounded positions.
+/// Positions across gravity are rounded to multiples of spacing / [`PARTS`]. Particles of one column then
+/// have equal rounded positions.
 const PARTS: f64 = 16.0;
 
 /// Quantities that decide how far its weight presses a fluid together.

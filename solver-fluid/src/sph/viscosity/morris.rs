@@ -15,7 +15,7 @@ pub struct Morris {
     pub viscosity: f64,
 }
 
-/// With the gradient `-k t^3 (x_i - x_j)` of the kernel, Eq. 3.3 [Monaghan1992] and Eq. 22 [Morris1997] are
+/// The kernel has the gradient `-k t^3 (x_i - x_j)`. Eq. 3.3 [Monaghan1992] and Eq. 22 [Morris1997] are then
 /// `a_i = sum m k t^3 ((p_i / rho_i^2 + p_j / rho_j^2) (x_i - x_j) - 2 mu / (rho_i rho_j) (v_i - v_j))`.
 impl PairForce for Morris {
     type Density = WendlandKernel;

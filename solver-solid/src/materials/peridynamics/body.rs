@@ -234,8 +234,8 @@ pub(super) fn live_bonds(table: &dyn BondTable, count: usize) -> Vec<u32> {
     (0..count).into_par_iter().with_min_len(CHUNK).map(live).collect()
 }
 
-/// Factor by which each particle's bonds are strengthened, so that the energy of a uniform extension is that
-/// far from surfaces: the sum of L w V there over that of its own bonds.
+/// Factor by which each particle's bonds are strengthened, so that a uniform extension has the same energy as
+/// far from surfaces. It is the sum of L w V far from surfaces over the sum of the particle's own bonds.
 fn surface_factors(table: &dyn BondTable, count: usize, law: &Law, moment: f64) -> Vec<f32> {
     let correction = |i| {
         let mut sum = 0.0;
@@ -247,8 +247,8 @@ fn surface_factors(table: &dyn BondTable, count: usize, law: &Law, moment: f64) 
     (0..count).into_par_iter().with_min_len(CHUNK).map(correction).collect()
 }
 
-/// The same for a box: each particle has the product of the corrections of its layers along the axes, with which
-/// plates stretch and bend as they should ([`Plate`]).
+/// Factors for a box: each particle has the product of the corrections of its layers along the axes. With
+/// them, plates have the right stiffness in tension and bending ([`Plate`]).
 fn box_corrections(lattice: &Lattice, law: &Law, moment: f64) -> Vec<f32> {
     let plate = Plate::new(law);
     // The axis along which a layer or a row is one particle thick is the last.

@@ -61,7 +61,7 @@ pub(crate) struct LatticeTable {
     live: Vec<u16>,
     /// For each block, true if it has bonds for which the series does not hold (`stretch.rs`).
     far: Vec<bool>,
-    /// Half of each site's correction, if any is not 1.
+    /// Half of each site's correction; empty without corrections.
     half_correction: Vec<f32>,
     /// True if the least double strain of bonds is asked for.
     thresholds_rise: bool,

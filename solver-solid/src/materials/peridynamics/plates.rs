@@ -1,11 +1,11 @@
 //! Plates and strips of few layers: by how much their bonds are strengthened so that they stretch and bend as
 //! a body should.
 //!
-//! A plate has fewer bonds than an endless body, and those that it has lie nearer to its middle: it is too
-//! soft, and in bending more so than in tension. Its layers are given the corrections for which both are right. A
-//! layer lacks bonds by a factor, the ratio of moments of `surface_factors`; what this factor has above 1 is
-//! scaled by p + q d, with d the number of layers to the nearest surface, and p and q are what tension and
-//! bending ask for. Layers that lack no bond keep the correction 1.
+//! A plate has fewer bonds than an endless body, and its bonds lie nearer to its middle: it is too soft, and
+//! in bending softer than in tension. Its layers get corrections for which both stiffnesses are right. The
+//! correction of a layer is 1 + (m - 1) (p + q d): m is the ratio of moments of `surface_factors`, and d is
+//! the number of layers to the nearest surface. Tension and bending determine p and q. Layers that lack no
+//! bond keep the correction 1.
 //!
 //! In tension (s = 1) and in bending (s the height of a bond's middle) a bond with the offset (a, b, c) and
 //! the length r is stretched by (a^2 s + b^2 e s + c w)/r: e is the strain across, which is free, and w by
@@ -14,11 +14,12 @@
 
 use super::law::Law;
 
-/// Layers from which on corrections at surfaces are those of a thick body: more change them by thousandths.
+/// From this number of layers on, corrections at surfaces are taken as in a thick body: more layers change
+/// them by thousandths.
 const THICK: usize = 32;
 /// The smallest correction. Below, bonds within a layer would hardly resist, and below 0 not at all.
 const CORRECTION_MIN: f64 = 0.25;
-/// Corrections are found to this part.
+/// Relative error at which both stiffnesses count as right.
 const TOLERANCE: f64 = 1e-9;
 
 /// Sums over the bonds that lead from a particle up by the same number of layers, of their stiffness over
@@ -81,8 +82,8 @@ impl Plate {
         Self { reach, sums, modulus }
     }
 
-    /// Corrections of the layers of a plate of `count`, from one surface to the other. If no corrections make tension and
-    /// bending right, what `preferred` says is.
+    /// Corrections of the layers of a plate of `count` layers, from one surface to the other. If no
+    /// corrections make both tension and bending right, the one in `preferred` is right.
     pub(super) fn corrections(&self, count: usize, preferred: Strain) -> Vec<f64> {
         let thin = self.thin_corrections(count.min(THICK), preferred);
         let of = |layer: usize| {
@@ -100,8 +101,8 @@ impl Plate {
         }
     }
 
-    /// Corrections with which tension and bending are right, if there are any of at least [`CORRECTION_MIN`], by Newton's
-    /// method.
+    /// Corrections with which tension and bending are right, found by Newton's method, if all are at least
+    /// [`CORRECTION_MIN`].
     fn both(&self, count: usize) -> Option<Vec<f64>> {
         let shape: Vec<[f64; 2]> = (0..count)
             .map(|layer| {
@@ -115,8 +116,8 @@ impl Plate {
                 shape.iter().map(|[p, q]| 1.0 + p * factors[0] + q * factors[1]).collect();
             let [tension, bending] =
                 [Strain::Tension, Strain::Bending].map(|strain| self.stiffness(&corrections, strain));
-            // By how much the stiffness grows with the correction of a layer: what it is at the same displacements,
-            // which are of least energy.
+            // Derivative of the stiffness by the correction of a layer: the part of its bonds at fixed
+            // displacements. These have the least energy, so their change adds nothing in first order.
             let slopes = [&tension.1, &bending.1].map(|slope| {
                 let by =
                     |n: usize| slope.iter().zip(&shape).map(|(slope, shape)| slope * shape[n]).sum::<f64>();

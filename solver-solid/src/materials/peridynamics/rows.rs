@@ -49,8 +49,8 @@ pub(crate) struct RowTable {
     /// Coefficient of each bond. `is_near` is true for clusters whose bonds all have one.
     coefficient: Vec<Coefficient>,
     is_near: Vec<bool>,
-    /// Position in quanta, and the correction times half a spacing in quanta (the bits of an f32), in each slot of
-    /// every cluster.
+    /// Position [quanta], and the correction times half a spacing [quanta] (the bits of an f32), in each slot
+    /// of every cluster.
     record: Vec<[i32; 4]>,
     /// Position from the first slot, and the vector to multiply.
     pair: Vec<Pair>,

@@ -287,7 +287,8 @@ impl<const FAR: bool, const CORRECTED: bool, const EXTREMES: bool> Kernel
             }
         }
         if !CORRECTED {
-            // The sum of corrections of 1, a power of two: of the sums at once it is the same.
+            // The factors of both ends add up to QUANTA, a power of two: multiplying the sums by it once
+            // gives the same bits.
             for lane in 0..W {
                 force[0][lane] *= QUANTA as f32;
                 force[1][lane] *= QUANTA as f32;
