@@ -141,15 +141,21 @@ pub fn counting_sort(slot_of: &[u32], slots: usize, start: &mut Vec<u32>, order:
         base += count;
     }
     jobs.into_par_iter().for_each(|(low, base, ends, order)| {
-        let mut free: Vec<[u32; 2]> = Vec::with_capacity(ends.len());
+        // After this loop `ends[s]` is the first place of slot s. Placing the points of the slot moves it to the
+        // end of the slot.
         let mut next = 0;
         for end in ends.iter_mut() {
-            let begin = next;
-            next += *end;
-            *end = base + next;
-            free.push([begin, next]);
+            next += std::mem::replace(end, next);
         }
-        place_in_slots(slot_of, low, &mut free, order);
+        for (index, &s) in slot_of.iter().enumerate() {
+            if let Some(end) = ends.get_mut(s.wrapping_sub(low) as usize) {
+                order[*end as usize] = index as u32;
+                *end += 1;
+            }
+        }
+        for end in ends.iter_mut() {
+            *end += base;
+        }
     });
 }
 
@@ -172,27 +178,6 @@ fn count_slots(slot_of: &[u32], low: u32, counts: &mut [u32]) {
         [a, b, c, d].into_iter().for_each(|&s| count(s));
     }
     rest.iter().for_each(|&s| count(s));
-}
-
-/// Places the points' indices in the slots from `low` on, in the order of the points. For each slot, `free`
-/// holds the first free place and the place behind the last free one.
-///
-/// The first half of the points fills slots from the front, and the second half fills them from the back. The
-/// halves take turns, so that a point seldom waits for the one before it, as in [`count_slots`].
-fn place_in_slots(slot_of: &[u32], low: u32, free: &mut [[u32; 2]], order: &mut [u32]) {
-    let mut front = 0..slot_of.len() / 2;
-    for back in (front.end..slot_of.len()).rev() {
-        if let Some(front) = front.next()
-            && let Some([first, _]) = free.get_mut(slot_of[front].wrapping_sub(low) as usize)
-        {
-            order[*first as usize] = front as u32;
-            *first += 1;
-        }
-        if let Some([_, end]) = free.get_mut(slot_of[back].wrapping_sub(low) as usize) {
-            *end -= 1;
-            order[*end as usize] = back as u32;
-        }
-    }
 }
 
 /// The runs of sorted points around a place. See [`CellGrid::runs`].

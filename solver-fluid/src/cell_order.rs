@@ -77,7 +77,8 @@ fn sort_by_id(id: impl Fn(u32) -> ParticleId, own: &mut [u32]) {
     }
     let (mut ids, mut indices, mut lower) = ([u64::MAX; FEW], [0; FEW], [0u64; FEW]);
     for (n, &i) in own.iter().enumerate() {
-        (ids[n], indices[n]) = (id(i).0, i);
+        // The number in the last bits keeps equal ids apart; ids have at most 48 bits.
+        (ids[n], indices[n]) = (id(i).0 << 8 | n as u64, i);
     }
     for &other in &ids[..own.len()] {
         for n in 0..FEW {

@@ -543,6 +543,7 @@ impl Solver for SolidSolver {
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), SolverError> {
         let mut reader = SnapshotReader::new(SNAPSHOT_HEADER, "the solid solver", snapshot)?;
         reader.expect(self.particles.len(), "particles")?;
+        self.positions_version += 1;
         for material in self.materials.iter_mut() {
             let own = reader.block()?;
             if !material.restore(own) {
@@ -556,7 +557,6 @@ impl Solver for SolidSolver {
         }
         self.motion.set_clock(reader.array()?, &mut self.particles);
         reader.finish()?;
-        self.positions_version += 1;
         self.linearise();
         Ok(())
     }

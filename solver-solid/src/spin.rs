@@ -24,8 +24,8 @@ pub(crate) struct SpinGuard {
 }
 
 impl SpinGuard {
-    /// A guard for those of these bodies that have no particle that is never let go, by the times until which
-    /// particles are held [s], and one at least that `is_joined` to another.
+    /// A guard for the bodies without a particle that is held for ever, and with at least one particle that
+    /// `is_joined` to another. `held_until` holds the time at which each particle is let go [s].
     pub(crate) fn new(
         mut bodies: Vec<Range<usize>>,
         held_until: &[f64],

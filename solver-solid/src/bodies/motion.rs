@@ -70,8 +70,7 @@ impl Script {
 /// A particle is let go at the end of the first step that reaches its time, with the velocity that its
 /// scripts have at that moment.
 ///
-/// On ranks that share a solver's particles, each knows all scripts and whom they move, and moves those that
-/// it has.
+/// If ranks share a solver's particles, each rank knows all scripts and applies them to its own particles.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Motion {
     scripts: Vec<(Script, Vec<u32>)>,

@@ -256,14 +256,15 @@ impl Sheet {
         material.or(self.area_density).unwrap_or(f64::NAN)
     }
 
-    /// Stiffness of the springs.
+    /// Stiffness of the springs that make an isotropic membrane of a material.
     ///
-    /// Stiffness of the springs that make an isotropic membrane of a material. A cell of a x b with springs ku along a, kv along b and
-    /// ks along both diagonals d has, strained evenly, the energy of the moduli [N/m]
-    /// C11 = (ku a^2 + 2 ks a^4/d^2) / (a b), C22 the same with kv and b, C12 = C66 = 2 ks a b / d^2. That is a membrane
-    /// of Young's modulus times thickness Y and Poisson's ratio 1/3 (the only one that springs can have) if C12 =
-    /// 3/8 Y and C11 = C22 = 9/8 Y, so ks = 3/16 Y d^2/(a b) and ku = 3/8 Y (3 b/a - a/b). A spring on the rim belongs to
-    /// one cell and not to two, and has half of that: so the energy is right up to the rim.
+    /// Let a cell of a x b have springs ku along a, kv along b, and ks along both diagonals of length d. Under an
+    /// even strain its energy is the one of a membrane with the moduli [N/m]
+    /// C11 = (ku a^2 + 2 ks a^4/d^2) / (a b), C22 = (kv b^2 + 2 ks b^4/d^2) / (a b), C12 = C66 = 2 ks a b / d^2.
+    /// Let Y be Young's modulus times thickness. The membrane is isotropic, with Poisson's ratio 1/3, if
+    /// C12 = 3/8 Y and C11 = C22 = 9/8 Y. Hence ks = 3/16 Y d^2/(a b) and ku = 3/8 Y (3 b/a - a/b). Springs can have
+    /// no other ratio. A spring on the rim belongs to one cell in place of two and has half of the stiffness, so
+    /// that the energy is right up to the rim.
     ///
     /// Directly: structural springs k1 everywhere, shear springs k1/2 and bending springs k1/100 unless
     /// given. With square cells this is isotropic too, with Y = 4/3 k1; the rim counts double.

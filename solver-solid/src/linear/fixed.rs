@@ -7,8 +7,8 @@ pub(crate) fn quantise(length: f64, per_quantum: f64) -> i32 {
     if quanta.abs() < (1u64 << 50) as f64 { whole(quanta) } else { wrapped(quanta) }
 }
 
-/// Any number modulo 2^32: what wraps around cancels in differences. Apart, as its calls would slow down
-/// loops that hardly need it.
+/// A number modulo 2^32. Multiples of 2^32 cancel in differences of wrapped numbers. It is a function of its
+/// own, out of line, because loops that hardly ever call it would be slower with it inlined.
 #[cold]
 #[inline(never)]
 fn wrapped(quanta: f64) -> i32 {
@@ -16,13 +16,13 @@ fn wrapped(quanta: f64) -> i32 {
     (quanta - (quanta / TURN).floor() * TURN) as u64 as u32 as i32
 }
 
-/// The nearest whole number below 2^50, modulo 2^32: the sum with 3 x 2^51 has it in its last bits.
+/// The nearest whole number, modulo 2^32, of a number below 2^50: the last bits of its sum with 3 x 2^51.
 #[inline]
 pub(crate) fn whole(number: f64) -> i32 {
     (number + 3.0 * (1u64 << 51) as f64).to_bits() as u32 as i32
 }
 
-/// The factor, a power of two, that brings numbers up to `largest` into 30 bits, so that differences fit 32.
+/// The power of two by which numbers up to `largest` fit into 30 bits, so that differences fit into 32.
 pub(crate) fn operand_scale(largest: f64) -> f64 {
     if largest > 0.0 && largest.is_finite() {
         let exponent = 29 - (largest.log2().floor() as i32);

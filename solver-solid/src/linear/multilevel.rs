@@ -254,8 +254,8 @@ impl Level {
         (this, nodes.collect())
     }
 
-    /// P^T: what points hold, summed at the corners of each cell and nothing behind them; in the order of
-    /// points, whatever the threads.
+    /// Restriction P^T, its first half: sums the weighted values of each cell's points at its corners, in the order
+    /// of points, whatever the threads. The sums past the last cell are zero.
     fn restrict<const K: usize, const SLOPES: bool>(
         &self,
         value: impl Fn(usize) -> [f32; K] + Sync,
@@ -269,7 +269,7 @@ impl Level {
         });
     }
 
-    /// The sum of what cells have at node `n`.
+    /// Restriction P^T, its second half: the sum at node `n` over the cells around it.
     #[inline(always)]
     fn node<const K: usize>(&self, parts: &[Parts<K>], n: usize) -> [f32; K] {
         let mut sum = [0.0; K];
@@ -287,7 +287,7 @@ impl Level {
         nodes.map(|n| self.node(parts, n)).collect()
     }
 
-    /// w D^-1 P^T r from what cells have of it; its product with P^T r.
+    /// Computes w D^-1 P^T r from the sums at cells; returns its product with P^T r.
     fn solve(&mut self) -> f64 {
         let Self { residual, value, products, .. } = &mut *self;
         let (mut residual, mut value) = (std::mem::take(residual), std::mem::take(value));

@@ -1,11 +1,11 @@
 //! The arithmetic of a bond in the hot loops, without square roots and divisions.
 //!
-//! Everything follows from one number, the *double strain* `x = l^2/L^2 - 1` of a bond of rest length L at length l, twice its Green strain:
-//! the stretch is `sqrt(1 + x) - 1`, and a force `k (l - L) n` is `k r d` with `r = 1 - L/l = 1 - 1/sqrt(1 +
+//! Everything follows from one number: the *double strain* `x = l^2/L^2 - 1` of a bond of rest length L at
+//! length l, which is twice its Green strain. The stretch is `sqrt(1 + x) - 1`, and a force `k (l - L) n` is `k r d` with `r = 1 - L/l = 1 - 1/sqrt(1 +
 //! x)` and d the vector between the ends. For |x| up to 1/8, stretches of -6.5 to +6 %, r is x times a
 //! polynomial of fifth degree (interpolated at Chebyshev's points; its error of 5e-8 is below the rounding of
-//! f32). Beyond, which brittle bodies hardly see, it is computed as it stands. Which of the two is decided
-//! for each bond by its own double strain, so that both ends of a bond agree to the bit.
+//! f32). Outside of this range, which brittle bodies hardly reach, r is computed directly. The double strain of
+//! each bond decides between the two, so that both ends of a bond agree to the bit.
 
 /// Largest |x| for which the polynomial holds.
 pub(super) const SERIES_MAX: f32 = 0.125;
@@ -15,13 +15,14 @@ pub(super) const SERIES_MAX: f32 = 0.125;
 pub(super) fn series(double_strain: f32) -> f32 {
     const C: [f32; 6] = [0.5, -0.375_000_02, 0.312_470_65, -0.273_409_96, 0.251_080_8, -0.230_262_27];
     let x = double_strain;
-    // In pairs, which need not wait for each other.
+    // Pairs of terms need not wait for each other.
     let square = x * x;
     let [low, middle, high] = [C[1].mul_add(x, C[0]), C[3].mul_add(x, C[2]), C[5].mul_add(x, C[4])];
     x * high.mul_add(square, middle).mul_add(square, low)
 }
 
-/// The same for any double strain if `FAR`; if not, that of a live bond must be within [`SERIES_MAX`].
+/// Elongation by length, 1 - L/l, for any double strain if `FAR`. Otherwise the double strains of live bonds must
+/// be within [`SERIES_MAX`].
 #[inline(always)]
 pub(super) fn elongation_share<const FAR: bool>(double_strain: f32) -> f32 {
     // A broken bond, whose factor is zero, may be any length: its number must not overflow, zero times that

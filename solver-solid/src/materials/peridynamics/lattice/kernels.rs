@@ -36,14 +36,14 @@ impl<'a> StencilGeometry<'a> {
     /// Values around a block.
     #[inline(always)]
     fn around<T: Copy>(&self, [x, y, z]: [&'a [T]; 3], site: usize) -> Around<'a, T> {
-        // All as long as one, so that it is asked once for all whether a site is inside.
+        // Equal lengths let the compiler check bounds once for all columns.
         let sites = self.displacement[0].len();
         let columns = [&x[..sites], &y[..sites], &z[..sites]];
         Around { columns, own: at(columns, site) }
     }
 }
 
-/// Columns, and what they hold at a block's sites.
+/// Columns, and their values at a block's sites.
 pub(super) struct Around<'a, T> {
     columns: [&'a [T]; 3],
     own: [Strip<T>; 3],
@@ -83,13 +83,13 @@ pub(super) trait BondTerm<const K: usize> {
     /// such bond.
     fn terms<L: Lanes>(&mut self, own: &Self::Own, stencil: usize, there: usize) -> Option<[Strip; K]>;
 
-    /// A sum at the lower end of a bond and one more term.
+    /// Adds a term to a sum at the lower end of a bond.
     #[inline(always)]
     fn with(_sum_of: usize, sum: f32, term: f32) -> f32 {
         sum + term
     }
 
-    /// A sum at the upper end.
+    /// Adds a term to a sum at the upper end of a bond.
     #[inline(always)]
     fn with_upper(_sum_of: usize, sum: f32, term: f32) -> f32 {
         sum - term
@@ -99,8 +99,8 @@ pub(super) trait BondTerm<const K: usize> {
 /// Sums over the bonds of a block of sites to sites of higher number, at both of their ends: a column of each
 /// sum, in which `start` is the first site. The task yields the term as it leaves it.
 ///
-/// Stencils are visited in an order in which rows of sites come back late: a load from where two stores have
-/// just been waits until both are done.
+/// The order of stencils returns late to a row of sites. A load from a place that was stored to just before would
+/// wait for these stores.
 pub(super) struct BothEnds<'a, T, const K: usize> {
     pub(super) term: T,
     pub(super) geometry: StencilGeometry<'a>,
@@ -143,7 +143,7 @@ impl<T: BondTerm<K>, const K: usize> Task for BothEnds<'_, T, K> {
     }
 }
 
-/// Excesses of bonds for these differences of displacements, 0 of those that do not live.
+/// Double strains of bonds for these differences of displacements; 0 for broken bonds.
 #[inline(always)]
 fn double_strains(step: &Stencil, eta: &[Strip<i32>; 3], live: u32) -> Strip {
     let mut double_strain = [0.0; LANES];
@@ -154,7 +154,7 @@ fn double_strains(step: &Stencil, eta: &[Strip<i32>; 3], live: u32) -> Strip {
     double_strain
 }
 
-/// The result of [`elongation_share`] for them.
+/// Elongations over lengths ([`elongation_share`]) for double strains.
 #[inline(always)]
 fn shares<const FAR: bool>(step: &Stencil, eta: &[Strip<i32>; 3], live: u32) -> Strip {
     let (double_strain, mut share) = (double_strains(step, eta, live), [0.0; LANES]);
@@ -296,8 +296,8 @@ impl<'a, const CORRECTED: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a,
     }
 }
 
-/// Diagonal blocks, and the coefficients of all bonds, a row of lanes a stencil; those are of use where the
-/// series holds. `FAR` if it does not for all.
+/// Computes the diagonal blocks, and the coefficients of all bonds: one row of lanes per stencil. Coefficients are
+/// valid for bonds for which the series holds. `FAR` is true if it does not hold for all bonds.
 pub(super) struct DiagonalTerm<'a, const CORRECTED: bool, const FAR: bool> {
     pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a [u16],
@@ -334,7 +334,7 @@ impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<6> for DiagonalTerm<'a
             rounded[lane] = packed(linearised(share[lane])) & on;
         }
         *coefficient = rounded;
-        // In a loop of its own: a choice would keep the next one from becoming vectors.
+        // In a loop of its own: with a branch the compiler would not turn the next loop into vectors.
         let mut stiffness = [0.0; LANES];
         for lane in 0..LANES {
             let own = step.stiffness * (own_correction[lane] + correction[lane]);
@@ -364,8 +364,8 @@ impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<6> for DiagonalTerm<'a
     }
 }
 
-/// The stiffness of a bond across it, 1 - L/l and not negative, and what it has along it above that times
-/// L^2/l^2, both by its stiffness.
+/// Stiffness of a bond at rest length L and length l, over its stiffness k: the transverse part
+/// t = max(0, 1 - L/l), and the axial excess (1 - t) L^2/l^2.
 #[inline(always)]
 fn linearised(share: f32) -> (f32, f32) {
     let across = if share > 0.0 { share } else { 0.0 };
@@ -374,13 +374,13 @@ fn linearised(share: f32) -> (f32, f32) {
     (across, (1.0 - across) * (ratio * ratio))
 }
 
-/// Bytes ahead that coefficients are asked for: they are read once, in order, and the processor's own
-/// foresight ends with each page.
+/// Prefetch distance [bytes]. Coefficients are read once, in order, and hardware prefetchers stop at page
+/// boundaries, so the loop prefetches explicitly.
 const PREFETCH: usize = 2048;
 
-/// The product as the iteration wants it: operand and positions are f32, coefficients those that
-/// [`DiagonalTerm`] left. Entries are off in the sixth digit. If `FAR`, coefficients are computed, and those
-/// of bonds for which the series holds rounded alike.
+/// Computes the rounded product for iterations in f32, with operand and positions in f32 and the coefficients
+/// of [`DiagonalTerm`]. The relative error of entries is about 1e-6. If `FAR`, coefficients are computed anew;
+/// for bonds for which the series holds, they are rounded as the stored ones.
 pub(super) struct RoundedTerm<'a, const CORRECTED: bool, const FAR: bool> {
     pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a [u16],

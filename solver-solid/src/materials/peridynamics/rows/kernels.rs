@@ -77,7 +77,7 @@ pub(super) struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Four numbers of the records of the cluster, a column each.
+    /// Four numbers of the records of the cluster, one column per number.
     #[inline(always)]
     fn own<const N: usize, const W: usize>(&self, record: &[[i32; N]], from: usize) -> [[i32; W]; 4] {
         let records: &[_; CLUSTER] = window(record, self.first);
@@ -120,8 +120,9 @@ impl<K: Kernel> Task for Abreast<K> {
     }
 }
 
-/// The entries of four neighbours in a register, all or two of them: their slots, as many as it has quarters
-/// of sixteen lanes, the lanes that are bonded, and where these bonds begin. `at` goes on to the next four.
+/// The neighbours of a register, four with sixteen lanes and two with eight: their slots (with eight lanes each
+/// comes twice), the lanes that have a bond, and the index of the first of these bonds. Advances `at` to the
+/// bonds of the next four neighbours.
 #[inline(always)]
 fn taken<const W: usize, const PART: usize>(
     four: &Neighbours,
@@ -138,7 +139,7 @@ fn taken<const W: usize, const PART: usize>(
     ([slots[0] as usize, slots[1] as usize, slots[2] as usize, slots[3] as usize], selected, begin)
 }
 
-/// Four numbers of the records of the neighbours, a column each.
+/// Four numbers of the neighbours' records, one column per number.
 #[inline(always)]
 fn columns<L: Lanes, const N: usize, const W: usize>(
     records: &[[i32; N]],
@@ -198,7 +199,7 @@ fn expanded<L: Lanes, const W: usize>(words: &[u32], at: usize, selected: u16) -
     lanes
 }
 
-/// The same of f32.
+/// Does as [`expanded`] for f32 values.
 #[inline(always)]
 fn expanded_values<L: Lanes, const W: usize>(values: &[f32], at: usize, selected: u16) -> [f32; W] {
     let (values, mut words): (&[f32; W], _) = (window(values, at), [0; W]);
@@ -219,8 +220,8 @@ fn expanded_values<L: Lanes, const W: usize>(values: &[f32], at: usize, selected
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Forces {
     pub(super) force: [Four; 3],
-    /// Least double strain of the bonds, infinite without any, and largest; or, if a kernel does without the
-    /// `EXTREMES`, what all double strains are between, as far from 0 as the one that is furthest.
+    /// Least and largest double strain of the bonds, infinite without bonds. Without `EXTREMES`: minus and plus
+    /// the largest magnitude of a double strain.
     pub(super) least: Four,
     pub(super) largest: Four,
     pub(super) energy: Four,
@@ -311,8 +312,9 @@ impl<const FAR: bool, const CORRECTED: bool, const EXTREMES: bool> Kernel
     }
 }
 
-/// The stiffness of a bond across it, k (1 - L/l) and not negative, and what it has along it above that,
-/// divided by the square of its length.
+/// Stiffness of a bond at rest length L and length l: the transverse stiffness t = max(0, k (1 - L/l)), and the
+/// axial excess (k - t)/l^2, so that the block of the bond is t I + (k - t)/l^2 d d^T for the vector d between
+/// its ends.
 #[inline(always)]
 fn linearised<const FAR: bool>(double_strain: f32, inverse_rest: f32, stiffness: f32) -> (f32, f32) {
     let share = elongation_share::<FAR>(double_strain);
@@ -322,29 +324,30 @@ fn linearised<const FAR: bool>(double_strain: f32, inverse_rest: f32, stiffness:
     (across, (stiffness - across) * (inverse * inverse))
 }
 
-/// The result of [`linearised`], rounded, and found once per step: it serves all iterations, and reading it
-/// takes less than computing it. 0 of a bond that is not there.
+/// The result of [`linearised`], rounded to 32 bits. It is computed once per step and read in all iterations,
+/// which takes less time than computing it. A missing bond has 0.
 ///
-/// The last [`ACROSS_BITS`] bits are the stiffness across in parts of the greatest power of two in what is
-/// before; that is the stiffness along plus [`LEAST`], an f32 without its sign, three bits of its exponent
-/// and eight of its fraction.
+/// The upper 20 bits hold a = axial + [`LEAST`] as an f32, less the bits of [`LEAST`], without the last
+/// [`CUT_BITS`] bits of the fraction. The lower [`TRANSVERSE_BITS`] bits hold the transverse stiffness in units
+/// of 2^(e - 23), where 2^e is the largest power of two up to a. For example axial = 1, transverse = 0.0001:
+/// a = 1.015625, so that e = 0, and the lower bits hold round(0.0001 x 2^23) = 839.
 pub(super) type Coefficient = u32;
 
 const ACROSS_BITS: u32 = 12;
-/// Bits of an f32 that are left out behind.
+/// Number of the last bits of an f32's fraction that are dropped.
 const CUT_BITS: u32 = 8;
-/// 2^-6, the least number that has a place.
+/// 2^-6: added to axial stiffness, so that its exponent takes few bits.
 const LEAST: f32 = 0.015625;
 const EXPONENT: u32 = 0xff << 23;
 
-/// Length of which iterations count positions [spacings]: with it a stiffness across is to that along as
-/// their bits are.
+/// Unit of length of positions in iterations [spacings]. With it, transverse and axial stiffness are of sizes
+/// that use the full range of their bits.
 pub(super) const UNIT: f32 = 32.0;
 
 /// [`UNIT`]^2 in quanta^2.
 const UNIT_SQUARE: f32 = (UNIT * QUANTA as f32) * (UNIT * QUANTA as f32);
 
-/// A coefficient, and whether these numbers have one.
+/// Packs a coefficient. The flag is true if both numbers fit into their bits.
 #[inline(always)]
 fn packed((across, along): (f32, f32)) -> (Coefficient, bool) {
     let bits = (along + LEAST).to_bits() + (1 << (CUT_BITS - 1));
@@ -366,7 +369,7 @@ fn unpacked(coefficient: Coefficient) -> (f32, f32) {
     (across, f32::from_bits(along) - LEAST)
 }
 
-/// Diagonal blocks; writes coefficients, one per bond, and says whether all bonds have one.
+/// Computes the diagonal blocks, and a coefficient per bond; returns true if all bonds have one.
 pub(super) struct DiagonalKernel<'a, const FAR: bool> {
     pub(super) rows: Rows<'a>,
     pub(super) inverse_rest: &'a [f32],
@@ -416,8 +419,8 @@ impl<const FAR: bool> Kernel for DiagonalKernel<'_, FAR> {
     }
 }
 
-/// The product as it is, of an operand in whole numbers; or, if `ROUNDED`, of one of f32, with coefficients
-/// rounded as they are where others are read.
+/// Computes the product with the exact operator for an operand in whole numbers. If `ROUNDED`, the operand is
+/// f32, and coefficients are rounded as [`packed`] rounds them.
 pub(super) struct ProductKernel<'a, const FAR: bool, const ROUNDED: bool> {
     pub(super) rows: Rows<'a>,
     pub(super) inverse_rest: &'a [f32],
@@ -465,8 +468,8 @@ impl<const FAR: bool, const ROUNDED: bool> Kernel for ProductKernel<'_, FAR, ROU
     }
 }
 
-/// The product as the iteration wants it, with coefficients that [`DiagonalKernel`] left. Entries are off in
-/// the fifth digit.
+/// Computes the rounded product for iterations in f32, with the coefficients of [`DiagonalKernel`]. The
+/// relative error of entries is about 1e-5.
 pub(super) struct RoundedKernel<'a> {
     pub(super) rows: Rows<'a>,
     pub(super) coefficient: &'a [Coefficient],
