@@ -61,7 +61,8 @@ fn a_run_writes_the_surface_of_a_fluid() {
 
 #[test]
 fn a_run_writes_the_surface_of_a_solid_as_its_solver_knows_it() {
-    // The wall is a metre high and stands on z = 0. Cubes leave over up to half a spacing.
+    // The wall is a metre high and stands on z = 0, except for up to half a spacing that whole cubes do not
+    // fill.
     let settings = ["output.surfaces.wall.every=1", "time.frame_interval=0.0005"];
     let wall = vertices("paper/fig5.toml", "wall", &settings);
     let heights = || wall.iter().map(|&(height, _)| height);

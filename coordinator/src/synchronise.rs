@@ -284,7 +284,7 @@ impl Stage<'_> {
 
     /// Chooses the followers among implicit participants. In each repetition the followers answer to the
     /// leaders' latest answers, and then the leaders answer. No two followers share a group, so that the
-    /// answers of followers depend on those of leaders alone and are no unknowns of the iteration.
+    /// answers of followers depend on the leaders' answers alone and are no unknowns of the iteration.
     ///
     /// Projections are chosen first, then the largest participants, since a follower is asked once less than
     /// a leader. Of equally large ones the last in the scene is chosen first.
@@ -400,8 +400,8 @@ impl Stage<'_> {
     }
 
     /// Lets `participants` integrate, all at once, each against the latest answers of all others: M = m +
-    /// sum_o Z_o and J_ext = sum J_explicit + sum_o L_o. Its answer J gives dv = (J + J_ext)/M and L = J + Z
-    /// dv.
+    /// sum_o Z_o and J_ext = sum J_explicit + sum_o L_o. A participant's answer J gives dv = (J + J_ext)/M
+    /// and L = J + Z dv.
     fn integrate_participants(
         &self,
         participants: &[usize],

@@ -174,7 +174,7 @@ async fn admit<IO>(
             next = incoming.next() => match next {
                 Some(Ok(wire)) => wire,
                 Some(Err(error)) => {
-                    // Most often too many files are open: other connections may close.
+                    // Most often too many files are open: other connections may close theirs.
                     refused.tell(&format!("a connection could not be taken: {error}"));
                     tokio::time::sleep(LOOK_INTERVAL).await;
                     continue;

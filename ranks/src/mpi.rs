@@ -215,8 +215,8 @@ impl Backend for Mpi {
             probes += 1;
             if probes > PROBES {
                 thread::sleep(sleep);
-                // Sleeps grow by an eighth, to about a ninth of the time slept so far: a call that comes soon
-                // is answered soon.
+                // Each sleep is longer by an eighth and is about a ninth of the time slept so far: a call
+                // that comes soon is answered soon.
                 sleep = (sleep * 9 / 8).min(SLEEP_MAX);
             } else {
                 thread::yield_now();

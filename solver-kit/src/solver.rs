@@ -239,7 +239,7 @@ pub trait Solver: Send + Sync + 'static {
 
     /// Keeps only the particles of this rank, of those that every rank has after its initialisation. From
     /// here on the solvers of all ranks together are the participant: each has a part of the particles and is
-    /// called for all of them, in the same order. Answers are those of its part, except for
+    /// called for all of them, in the same order. A solver answers for its part, except for
     /// - momenta of groups, which are the whole ones at the first rank and are not read at others
     ///   ([`Members::for_each`] brings members' values to the first rank);
     /// - groups as bodies, which only the first rank answers;

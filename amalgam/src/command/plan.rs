@@ -12,7 +12,7 @@ use crate::{
 use basis::Basis;
 use model::{Cluster, Estimate, estimate};
 
-/// Cores per rank on a node: the part of a processor that shares its memory.
+/// Cores per rank on a node: the cores of a part of a processor that shares memory.
 const CORES_PER_RANK: usize = 16;
 
 /// Number of nodes up to which the model looks for the limit of scaling.

@@ -99,7 +99,7 @@ pub fn serve(
                             drop(place);
                         });
                     }
-                    // Most often too many files are open: others may close.
+                    // Most often too many files are open: other connections may close theirs.
                     Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
                 }
             }

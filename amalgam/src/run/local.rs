@@ -264,7 +264,7 @@ impl Locals {
     }
 
     /// Starts a new process for each that has ended. The process of participant `lost` is ended first, if
-    /// there is one here. Returns the names of the participants.
+    /// there is one here. Returns the names of their participants.
     ///
     /// # Errors
     /// The first solver that does not come up.

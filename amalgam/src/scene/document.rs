@@ -288,7 +288,7 @@ fn each_file(scene: &mut DocumentMut, replace: &mut dyn FnMut(&str) -> Option<St
     }
 }
 
-/// Does so at any depth of a value.
+/// Calls `replace` as [`each_file`] does, at any depth of a value.
 fn each_file_in(item: &mut Item, replace: &mut dyn FnMut(&str) -> Option<String>) {
     if let Some(table) = item.as_table_like_mut() {
         for (key, item) in table.iter_mut() {

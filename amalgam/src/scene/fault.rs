@@ -119,7 +119,7 @@ pub(crate) fn explain(message: &str, key: Option<&str>) -> (String, Option<Strin
         Some((wrong, right)) => (wrong, Some(format!("write {right}"))),
         None => (message, None),
     };
-    // Such a message continues a sentence that begins with the key.
+    // A message that begins with one of these words continues a sentence that begins with the key.
     let goes_on = ["must ", "is ", "has ", "holds ", "hold ", "would ", "stands "];
     let message = match key {
         Some(key) if goes_on.iter().any(|verb| message.starts_with(verb)) => format!("{key} {message}"),

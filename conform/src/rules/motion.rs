@@ -142,8 +142,8 @@ fn paths(bench: &mut Bench<'_>) -> Check {
         let way = frame.position[at] - before.position[from];
         let (old, new) = (before.velocity[from], frame.velocity[at]);
         let straight = (old + new) * (0.5 * ask.dt);
-        // Sub-steps, turning bodies and walls bend a path, by at most the change of velocity and half of both
-        // speeds.
+        // Sub-steps, turning bodies and walls bend a path, by at most dt times the change of velocity and the
+        // mean of both speeds.
         let allowed = ask.dt * (old.distance(new) + 0.5 * (old.length() + new.length())) + carried + 1e-12;
         demand(way.distance(straight) <= allowed, || {
             format!(

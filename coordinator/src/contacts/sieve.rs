@@ -11,7 +11,7 @@ use amalgam_proto::contract::Table;
 struct Hole {
     /// Radius of the largest sphere that passes [m].
     radius: f64,
-    /// Circumradius of the triangle [m]. If the radius of the corners reaches it, nothing passes.
+    /// The triangle's `passing_radius` [m]. If the radius of the corners reaches it, nothing passes.
     needed: f64,
 }
 

@@ -245,8 +245,8 @@ impl Crossings {
             return;
         }
         let height = away.dot((b - a).cross(c - a).normalize_or_zero());
-        // At an edge or corner several triangles are equally near. The triangle decides above whose plane the
-        // particle is highest.
+        // At an edge or corner several triangles are equally near. The triangle decides from whose plane the
+        // particle is farthest, on either side.
         let tie = (distance - best.distance).abs() <= 1e-9 * distance;
         if distance < best.distance && !tie || tie && height.abs() > best.height.abs() {
             let zero = weights.map(|w| w == 0.0);

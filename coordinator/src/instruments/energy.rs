@@ -25,7 +25,7 @@ pub(crate) const GAIN_MAX: f64 = 0.1;
 pub(crate) struct Works {
     /// Work on each participant by its contacts.
     pub(crate) by_contacts: Vec<f64>,
-    /// Work of immovable particles that move on the particles in contact with them.
+    /// Work that moving immovable particles do on the particles in contact with them.
     pub(crate) by_scripts: f64,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct EnergyAccount {
     by_scripts: f64,
     /// Least value since the start of the energy less all that was given [J].
     least: f64,
-    /// Potential energy at the start, stored and in gravity [J].
+    /// Potential energy at the start, that is after the first step: stored and in gravity [J].
     potential_start: f64,
     /// Least potential energy since the start [J].
     potential_least: f64,
@@ -55,7 +55,7 @@ pub(crate) struct EnergyAccount {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 struct PartAccount {
-    /// Energies at the start and now: kinetic, stored, and in gravity.
+    /// Energies at the start, that is after the first step, and now: kinetic, stored, and in gravity.
     kinetic_start: f64,
     stored_start: f64,
     gravity_start: f64,

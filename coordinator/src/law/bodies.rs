@@ -152,7 +152,7 @@ impl Bodies {
         }
     }
 
-    /// The impulse [kg m/s] to which [`Self::answer`] gives this change of velocity [m/s].
+    /// The impulse [kg m/s] for which [`Self::answer`] gives this change of velocity [m/s].
     #[inline]
     pub fn needed(&self, body: u32, change: DVec3) -> DVec3 {
         match self.mobility.get(body as usize) {

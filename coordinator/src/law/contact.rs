@@ -79,7 +79,7 @@ impl Contact {
     /// would change.
     ///
     /// If the centres coincide, the normal points against the motion of j relative to i, to where j came
-    /// from. Without relative motion it is the x axis.
+    /// from, so that j is free to go back. Without relative motion it is the x axis.
     pub fn between_spheres(i: &Sphere, j: &Sphere, bodies: &Bodies, material: ContactMaterial) -> Self {
         let apart = j.centre - i.centre;
         let distance = apart.length();

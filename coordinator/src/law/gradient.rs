@@ -1,6 +1,6 @@
 //! Accelerated projected gradient with restart [Mazhar2015], [ODonoghueCandes2015].
 //!
-//! One iteration starts from impulses x and those before, x_old, with a diagonal D:
+//! One iteration starts from the impulses x and the impulses before, x_old, with a diagonal D:
 //!
 //! ```text
 //! y     = x + beta (x - x_old)
@@ -239,8 +239,8 @@ impl<U: Unknown> Descent<U> {
         iterations: u32,
         tolerance: &Tolerance,
     ) -> Outcome {
-        // Scaled by t, they give the energy t p . u* + t^2 p . W p / 2, which is 0 at t = -2 p . u* / (p . W
-        // p).
+        // Impulses scaled by t give the energy t p . u* + t^2 p . W p / 2, which is 0 at t = -2 p . u* / (p .
+        // W p).
         let part = (-sums.taken / (sums.energy - sums.taken)).clamp(0.0, 1.0);
         let part = if part.is_nan() { 0.0 } else { part };
         self.impulses.iter_mut().for_each(|impulse| *impulse = *impulse * part);

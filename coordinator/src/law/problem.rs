@@ -271,7 +271,8 @@ fn read(bodies: &Bodies, contact: &Contact, dt: f64) -> (Row, Cone, f64) {
 }
 
 /// The diagonal of W by parts of a contact: the sum over both bodies of e . B e + (r x e) . I^-1 (r x e), as
-/// a mean over the directions e of each part.
+/// a mean over the directions e of each part. The rolling part has l^2 e . I^-1 e, with the lever l and
+/// tangents e.
 fn metric(bodies: &Bodies, contact: &Contact) -> Metric {
     let n = contact.normal;
     let tangents = n.any_orthonormal_pair();

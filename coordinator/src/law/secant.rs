@@ -74,7 +74,7 @@ impl Secant {
         let (values, vectors) = eigen(&works);
         let largest = values.iter().fold(0.0, |largest: f64, &value| largest.max(value));
         let clear: Vec<usize> = (0..values.len()).filter(|&k| values[k] > NOISE * largest).collect();
-        // In the basis of these eigenvectors S^T Y is the identity.
+        // Eigenvectors over the roots of their eigenvalues form a basis in which S^T Y is the identity.
         let along = |columns: &[Vec<DVec3>]| -> Vec<Vec<DVec3>> {
             clear.iter().map(|&k| combine(columns, &(vectors.column(k) / values[k].sqrt()))).collect()
         };

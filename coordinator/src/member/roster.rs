@@ -67,7 +67,7 @@ impl Column {
     }
 }
 
-/// Part of a roster that births and deaths change, for a checkpoint. Bodies stay those of the start.
+/// Part of a roster that births and deaths change, for a checkpoint. Bodies stay as at the start.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct RosterState {
@@ -237,7 +237,8 @@ impl Roster {
         }
     }
 
-    /// Largest number of cells of a lattice that all spheres touch, with radii larger by the part `margin`.
+    /// Upper bound of the number of cells of a lattice that the spheres touch, with radii larger by the part
+    /// `margin`.
     pub(crate) fn cells_max(&self, lattice: &Lattice, margin: f64) -> u64 {
         let cells = |radius: f64| (2.0 * radius * (1.0 + margin) / lattice.cell_size).floor() + 2.0;
         let sum = match &self.radius {
@@ -254,7 +255,7 @@ impl Roster {
     pub(crate) fn check_speeds(&self, totals: &Totals, told: &[DVec3]) -> Result<(), String> {
         let (speed, rate, (smallest, largest)) =
             (totals.speed_max, totals.radius_rate_max, self.radius_range);
-        // Squares of smaller numbers underflow.
+        // Squares of much smaller numbers underflow.
         if self.len() > 0 && speed > 1e-100 {
             let (low, high) = (speed / largest, speed / smallest);
             if !(low * (1.0 - ROUNDING)..=high * (1.0 + ROUNDING)).contains(&rate) {

@@ -91,9 +91,9 @@ struct Union {
 /// holds the relative velocity and the weights m2/m12 and m1/m12, which stay finite when a mass is infinite.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bond {
-    /// Place among the group's members of cluster 1, whose smallest member is smaller.
+    /// Place of cluster 1 among the group's members. Its smallest member is smaller than any of cluster 2.
     pub(crate) first: u32,
-    /// Place among the group's members of cluster 2.
+    /// Place of cluster 2 among the group's members.
     pub(crate) second: u32,
     /// Unit vector along n = x2 - x1 (Eq. 5 [Truong2021]).
     pub(crate) normal: DVec3,

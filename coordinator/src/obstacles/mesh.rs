@@ -56,10 +56,10 @@ impl MeshSurface {
     }
 
     /// Finds all places within `reach` [m] that stop a particle at the point, each with the number of its
-    /// triangle. These are the nearest point, every triangle that faces the point and has its foot, and the
-    /// planes of triangles that rise beyond an edge of the nearest one. In a corner there are several, and
-    /// each is a contact. With the nearest place alone, a particle that slides along one face would enter the
-    /// next.
+    /// triangle. The places are the nearest point, every triangle that faces the point and holds the foot of
+    /// its perpendicular, and the planes of triangles that rise beyond an edge of the nearest one. In a
+    /// corner there are several, and each is a contact. With the nearest place alone, a particle that slides
+    /// along one face would enter the next.
     pub(super) fn all_beside(&self, point: DVec3, reach: f64, mut found: impl FnMut(u32, Beside)) {
         let (nearest, beside) = self.nearest(point);
         if beside.distance >= reach {
@@ -98,7 +98,7 @@ impl MeshSurface {
 }
 
 /// Finds, for each triangle, the triangles beyond its edges that rise to the side of the particles. A
-/// particle above the triangle is in front of the plane of such a triangle, wherever the triangle ends.
+/// particle above a triangle counts as in front of the planes of its rising triangles, wherever they end.
 fn rising(mesh: &TriMesh, side: f64) -> Vec<[u32; 3]> {
     let mut edges: Vec<([u32; 2], u32)> = Vec::with_capacity(3 * mesh.indices().len());
     for (number, &[a, b, c]) in mesh.indices().iter().enumerate() {

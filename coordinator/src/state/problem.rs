@@ -297,8 +297,8 @@ impl ContactProblem {
         mean.sqrt() / dt
     }
 
-    /// Energy that the contacts took [J]: minus the work of their impulses and couples, each on the mean of
-    /// the relative velocities before and after the step.
+    /// Energy that the contacts took [J]: minus the work of their impulses and couples, each times the mean
+    /// of the relative velocities before and after the step.
     pub(crate) fn dissipated(&self, law: &ContactLaw) -> f64 {
         let impulses = law.impulses().iter().zip(law.couples());
         let works = self.contacts.iter().zip(impulses).map(|(contact, (impulse, couple))| {

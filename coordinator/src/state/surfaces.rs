@@ -12,7 +12,8 @@ pub(crate) struct Surfaces {
 }
 
 impl Surfaces {
-    /// Reads `[[coupling.contact]]`. The first names are those of `participants`, the others of obstacles.
+    /// Reads `[[coupling.contact]]`. The first `participants` names belong to participants, the others to
+    /// obstacles.
     ///
     /// # Errors
     /// An entry with an unknown name.

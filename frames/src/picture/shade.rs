@@ -169,8 +169,8 @@ impl<'a> Shader<'a> {
                 _ => *shade.insert(self.shade(primitive, &surface, x, y)),
             };
             if primitive == GROUND {
-                // The floor takes the colour of the backdrop, so that its end does not show, and is darkened
-                // only by shadows.
+                // The floor takes the colour of the backdrop, so that its end does not show. Only shadows and
+                // objects close to it darken it.
                 self.backdrop(y) * (0.45 + 0.55 * shade.lit) * (0.3 + 0.7 * shade.open)
             } else {
                 self.reflected(&surface, shade)

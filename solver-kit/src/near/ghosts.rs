@@ -79,8 +79,8 @@ pub(crate) struct Ghosts {
 }
 
 impl Ghosts {
-    /// Finds the ghosts of all ranks. Two spheres of this `radius` [m] that intersect, one on this rank and
-    /// one on another, are then among own particles and ghosts.
+    /// Finds the ghosts of all ranks. Two spheres with these values of `radius` [m] that intersect, one on
+    /// this rank and one on another, are then among own particles and ghosts.
     pub(crate) fn find(&mut self, ranks: &Ranks, particles: &Particles, radius: &[f64]) {
         if ranks.is_alone() {
             return;

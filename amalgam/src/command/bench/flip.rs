@@ -94,9 +94,9 @@ fn figures(
     let mut begin = Measurement::new(name("to the grid"), n, times.begin.clone());
     begin.bound = Some(Bound { operations: 12.0 * 8.0 + 60.0, bytes: 24.0 + 24.0 + 3.0 * 4.0 });
     // Conjugate gradients with a multigrid cycle, per iteration and cell. The cycle has seven half passes and
-    // a residual that counts as an eighth. A full pass takes 13 operations and 40 bytes. Coarser levels make
-    // this 8/7 as much (1 + 1/8 + 1/64 + ...). A p, the steps along p and the dot products in f64 take 40
-    // operations and 110 bytes.
+    // a residual that counts as one more half pass. A full pass takes 13 operations and 40 bytes. Coarser
+    // levels make this 8/7 as much (1 + 1/8 + 1/64 + ...). A p, the steps along p and the dot products in f64
+    // take 40 operations and 110 bytes.
     let cycle = iterations * (0.5 * 8.0 * 8.0 / 7.0) * 13.0 + iterations * 40.0;
     let traffic = iterations * (0.5 * 8.0 * 8.0 / 7.0) * 40.0 + iterations * 110.0;
     let mut integrate = Measurement::new(name("stage 1"), n, times.first_stage.clone());

@@ -36,10 +36,10 @@ const LATTICE: [Count; 2] = [
     Count { operations: 14.0, bytes: 2.0 + 1.0 / 16.0, bytes_of_particle: 24.0 + 24.0 + 24.0 + 12.0 },
 ];
 
-/// Rows have a bond in three fifths of their lanes. Forces: 30 operations per lane, 4 bytes per bond for the
-/// inverse rest length, and 20 bytes per 9.6 bonds that name four neighbours. Per particle: position, record,
-/// sums and force. Operator: 24 operations per lane, 4 bytes per bond for the coefficient, and the same
-/// names. Per particle: pair, operand and image.
+/// Rows have a bond in three fifths of their lanes. Names of four neighbours take 20 bytes and serve 9.6
+/// bonds. Forces: 30 operations per lane, 4 bytes per bond for the inverse rest length, and the names. Per
+/// particle: position, record, sums and force. Operator: 24 operations per lane, 4 bytes per bond for the
+/// coefficient, and the names. Per particle: pair, operand and image.
 const ROWS: [Count; 2] = [
     Count { operations: 30.0 / 0.6, bytes: 4.0 + 20.0 / 9.6, bytes_of_particle: 24.0 + 32.0 + 48.0 + 24.0 },
     Count { operations: 24.0 / 0.6, bytes: 4.0 + 20.0 / 9.6, bytes_of_particle: 64.0 + 24.0 + 24.0 },

@@ -120,7 +120,7 @@ impl<'a> ContactExchange<'a> {
     }
 
     /// Gives the implicit participants the impulses of the contacts. Returns the largest difference between
-    /// the velocities that they answer and those that the model predicts [m/s].
+    /// the answered velocities and the velocities that the models predict [m/s].
     pub(super) fn repeat(
         &mut self,
         problem: &ContactProblem,

@@ -32,8 +32,8 @@ fn roll(degrees: f64, friction: f64, speed: f64, duration: f64) -> Result<(f64, 
 
 fn compute() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut measured, mut reference) = (Vec::new(), Vec::new(), Vec::new());
-    // Friction mu m g slows the ball and turns it at the rate 5 mu g/(2 r). So v = v0 - mu g t equals r omega
-    // after 2 v0/(7 mu g).
+    // Friction mu m g slows the ball and gives it the angular acceleration 5 mu g/(2 r). So v = v0 - mu g t
+    // equals r omega after 2 v0/(7 mu g).
     for friction in [0.1, 0.5] {
         let (way, speed) = roll(0.0, friction, 1.0, 1.0)?;
         let slides = 2.0 / (7.0 * friction * GRAVITY);

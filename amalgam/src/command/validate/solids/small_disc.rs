@@ -38,7 +38,7 @@ fn compute() -> Result<CaseOutcome, CaseError> {
     let chart = |step: f64, damage: f64| DVec3::new(step / 600.0, 0.0, 2.0 * damage);
     for (step, damage) in history(reference.rows.len())? {
         let published = reference.look_up("step", step, "damage");
-        // The some twenty broken bonds at step 100 are too few for a comparison in percent.
+        // Some twenty bonds are broken at step 100, too few for a comparison in percent.
         if step >= 200.0 {
             let tolerance = if step <= 400.0 { 0.1 } else { 0.2 };
             checks.push(Check::relative(format!("mean damage at step {step}"), published, damage, tolerance));
