@@ -42,7 +42,10 @@ impl SolverProgram for SolidProgram {
         Ok(match section::method(section) {
             Some(Method::Grains) => Box::new(GrainSolver::from_section(section, world)?),
             Some(Method::Rigid) => Box::new(RigidSolver::from_section(section, world)?),
-            _ => Box::new(SolidSolver::from_section(section, world)?),
+            // Without a method, the reading of the section says which methods there are.
+            Some(Method::MassSpring | Method::Peridynamics) | None => {
+                Box::new(SolidSolver::from_section(section, world)?)
+            }
         })
     }
 }

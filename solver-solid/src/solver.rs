@@ -61,8 +61,10 @@ pub struct SolidSolver {
     positions_version: u64,
     /// Positions [m] at the end of the step according to the last solve, for Newton's iterations.
     ends: Vec<DVec3>,
-    /// Velocity changes [m/s] that Newton's iterations add up.
-    change: Vec<DVec3>,
+    /// Sum of the velocity changes of Newton's iterations [m/s].
+    newton_change: Vec<DVec3>,
+    /// Momentum that materials and gravity give each particle [kg m/s], where scripts or groups hold it.
+    reaction: Vec<DVec3>,
     spin_guard: SpinGuard,
     /// Velocities with which particles came to where they are [m/s], u, and their mean with those
     /// before, t; none for other integrators than HHT-alpha.
@@ -125,7 +127,8 @@ impl SolidSolver {
             newton_iterations: solid.newton_iterations,
             positions_version: 0,
             ends: Vec::new(),
-            change: Vec::new(),
+            newton_change: Vec::new(),
+            reaction: Vec::new(),
             spin_guard,
             mean_travel: travel.clone(),
             travel,
@@ -274,18 +277,27 @@ impl SolidSolver {
     fn correct(&mut self, request: &Request<'_>, scale: f64) -> Result<Solved, SolverError> {
         self.linearise_at_end(request.dt);
         let Self { particles, materials, reduced, iteration, expected, .. } = self;
-        self.change.clone_from(&iteration.solution);
+        self.newton_change.clone_from(&iteration.solution);
         materials.prepare(request.dt, 0.0);
         let remainder = &mut iteration.right_hand_side;
         let outside = Outside { fall: self.gravity * request.dt, pushed: &self.pushed };
-        reduced.remainder((particles, materials, outside), request, (&self.change, expected), remainder);
+        reduced.remainder(
+            (particles, materials, outside),
+            request,
+            (&self.newton_change, expected),
+            remainder,
+        );
         materials.prepare(request.dt, request.dt * request.dt);
         reduced.set(particles, materials, request)?;
         iteration.solution.fill(DVec3::ZERO);
         let limits = Limits { floor: reduced.rounding(), ..self.limits };
         let solved = iteration.solve(&mut reduced.system(materials, request), &limits, Some(scale));
         let solved = solved.map_err(|failure| self.explain(failure))?;
-        self.iteration.solution.iter_mut().zip(&self.change).for_each(|(change, before)| *change += *before);
+        self.iteration
+            .solution
+            .iter_mut()
+            .zip(&self.newton_change)
+            .for_each(|(change, before)| *change += *before);
         self.iterations += solved.iterations;
         self.expect()?;
         Ok(solved)
@@ -314,7 +326,7 @@ impl SolidSolver {
             // A held group takes up whatever the materials give it: its row of the system without the
             // inertia.
             self.find_reactions(request.dt);
-            let reaction = &self.change;
+            let reaction = &self.reaction;
             for (group, momentum) in answer.momentum.iter_mut().enumerate().filter(|&(group, _)| held(group))
             {
                 *momentum = request.groups.members(group).iter().map(|&i| reaction[i as usize]).sum();
@@ -323,14 +335,14 @@ impl SolidSolver {
     }
 
     /// Finds the momentum that materials and gravity give each particle in a step of length `dt`
-    /// [s], in [`Self::change`].
+    /// [s], in [`Self::reaction`].
     fn find_reactions(&mut self, dt: f64) {
         if self.newton_iterations > 1 {
             self.linearise_at_end(dt);
             self.materials.prepare(dt, 0.0);
         }
         let (kick, square) = self.factors(dt);
-        let Self { particles, materials, change: reaction, .. } = self;
+        let Self { particles, materials, reaction, .. } = self;
         reaction.resize(particles.len(), DVec3::ZERO);
         let outside = Outside { fall: self.gravity * kick, pushed: &self.pushed };
         if self.integrator == Integrator::ImplicitEuler {
@@ -354,7 +366,7 @@ impl SolidSolver {
             self.find_reactions(end.dt);
         }
         let impulse = match self.integrator.is_implicit() {
-            true => &self.change,
+            true => &self.reaction,
             false => &self.iteration.right_hand_side,
         };
         let (particles, group_of) = (&self.particles, end.groups.group_of());

@@ -18,7 +18,7 @@ use crate::settings::{ContactMethod, CouplingSettings, Synchronise};
 /// the period, up and down. The account is therefore never exact, but the energy of an instability grows
 /// without bound. A tenth is above the error of all solvers at steps that they allow, and an instability
 /// passes it within a few steps.
-pub(crate) const GAIN_MAX: f64 = 0.1;
+pub(crate) const UNACCOUNTED_MAX: f64 = 0.1;
 
 /// Energy given to participants by others in a step, which only the coordinator knows [J].
 #[derive(Clone, Debug, Default)]
@@ -211,7 +211,7 @@ impl EnergyAccount {
             self.unaccounted_relative.max(unaccounted / in_play.max(f64::MIN_POSITIVE));
         let most = self.parts.iter().enumerate().max_by(|a, b| a.1.rise().total_cmp(&b.1.rise()))?;
         let has_become_motion = kinetic > in_play;
-        (unaccounted > GAIN_MAX * in_play && has_become_motion).then_some(UnaccountedEnergy {
+        (unaccounted > UNACCOUNTED_MAX * in_play && has_become_motion).then_some(UnaccountedEnergy {
             participant: most.0,
             amount: unaccounted,
             in_play,

@@ -82,15 +82,15 @@ pub(crate) struct Descent<U> {
     /// x_new.
     trial: Vec<U>,
     /// b + s of each contact, with de Saxce's term s as it was last renewed [m/s].
-    allowed: Vec<f64>,
+    biased: Vec<f64>,
     /// Answers of the bodies to the impulses x.
-    now: Answers,
+    at_x: Answers,
     /// Answers of the bodies to the impulses x_new.
-    then: Answers,
+    at_trial: Answers,
     /// Answers of the bodies to the impulses y.
-    ahead: Answers,
+    at_y: Answers,
     /// Answers of the bodies to the impulses y of the next iteration.
-    next: Answers,
+    at_next_y: Answers,
 }
 
 /// Sums over contacts.
@@ -166,13 +166,13 @@ const ROUNDING: f64 = 1e-20;
 impl<U: Unknown> Descent<U> {
     /// Motion of each body with the impulses x.
     pub(crate) fn motion(&self) -> &[Motion] {
-        &self.now.motion
+        &self.at_x.motion
     }
 
     /// Starts at x = `impulses`.
     pub(crate) fn start(&mut self, problem: &mut Problem, bodies: &Bodies) {
-        problem.answer(bodies, &self.impulses, &mut self.now);
-        self.ahead.clone_from(&self.now);
+        problem.answer(bodies, &self.impulses, &mut self.at_x);
+        self.at_y.clone_from(&self.at_x);
         self.before.clone_from(&self.impulses);
         self.renew(problem);
     }
@@ -197,7 +197,7 @@ impl<U: Unknown> Descent<U> {
         let (mut momentum, mut beta, mut iterations) = (1.0f64, 0.0, 0);
         loop {
             let sums = self.propose(problem, beta, *lipschitz);
-            problem.answer(bodies, &self.trial, &mut self.then);
+            problem.answer(bodies, &self.trial, &mut self.at_trial);
             iterations += 1;
             let restarts = sums.uphill > 0.0;
             let momentum_next =
@@ -244,16 +244,16 @@ impl<U: Unknown> Descent<U> {
         let part = (-sums.taken / (sums.energy - sums.taken)).clamp(0.0, 1.0);
         let part = if part.is_nan() { 0.0 } else { part };
         self.impulses.iter_mut().for_each(|impulse| *impulse = *impulse * part);
-        problem.answer(bodies, &self.impulses, &mut self.now);
+        problem.answer(bodies, &self.impulses, &mut self.at_x);
         self.judge(problem).outcome(iterations, tolerance)
     }
 
     /// Finds x_new and its sums.
     fn propose(&mut self, problem: &Problem, beta: f64, lipschitz: f64) -> Sums {
-        let Self { impulses, before, trial, allowed, ahead, .. } = self;
+        let Self { impulses, before, trial, biased, at_y, .. } = self;
         trial.resize(impulses.len(), U::default());
-        let motion = &ahead.motion;
-        let (impulses, before, allowed) = (&*impulses, &*before, &*allowed);
+        let motion = &at_y.motion;
+        let (impulses, before, biased) = (&*impulses, &*before, &*biased);
         in_chunks(trial, |first, trial| {
             let all = first..first + trial.len();
             lanes::run(Proposal {
@@ -262,7 +262,7 @@ impl<U: Unknown> Descent<U> {
                 first,
                 impulses: &impulses[all.clone()],
                 before: &before[all.clone()],
-                allowed: &allowed[all],
+                biased: &biased[all],
                 beta,
                 step: 1.0 / lipschitz,
                 trial,
@@ -273,15 +273,15 @@ impl<U: Unknown> Descent<U> {
     /// Finds the answers to the next y, should x_new be accepted, and returns d . W d of this step: the work
     /// of d, summed over bodies. No velocity of a contact is needed.
     fn look_ahead(&mut self, beta: f64) -> f64 {
-        let Self { now, then, ahead, next, .. } = self;
-        next.resize(then.motion.len());
-        let (now, then, ahead) = (&*now, &*then, &*ahead);
-        let Answers { given, motion } = next;
+        let Self { at_x, at_trial, at_y, at_next_y, .. } = self;
+        at_next_y.resize(at_trial.motion.len());
+        let (at_x, at_trial, at_y) = (&*at_x, &*at_trial, &*at_y);
+        let Answers { given, motion } = at_next_y;
         let one = |body: usize, given: &mut Motion, motion: &mut Motion| {
-            let (push, moves) = (then.given[body], then.motion[body]);
-            *given = push + (push - now.given[body]) * beta;
-            *motion = moves + (moves - now.motion[body]) * beta;
-            (push - ahead.given[body]).dot(moves - ahead.motion[body])
+            let (push, moves) = (at_trial.given[body], at_trial.motion[body]);
+            *given = push + (push - at_x.given[body]) * beta;
+            *motion = moves + (moves - at_x.motion[body]) * beta;
+            (push - at_y.given[body]).dot(moves - at_y.motion[body])
         };
         let chunk = |first: usize, given: &mut [Motion], motion: &mut [Motion]| {
             let pairs = given.iter_mut().zip(motion).enumerate();
@@ -300,18 +300,18 @@ impl<U: Unknown> Descent<U> {
     fn accept(&mut self) {
         std::mem::swap(&mut self.before, &mut self.impulses);
         std::mem::swap(&mut self.impulses, &mut self.trial);
-        std::mem::swap(&mut self.now, &mut self.then);
-        std::mem::swap(&mut self.ahead, &mut self.next);
+        std::mem::swap(&mut self.at_x, &mut self.at_trial);
+        std::mem::swap(&mut self.at_y, &mut self.at_next_y);
     }
 
     /// Renews de Saxce's term.
     fn renew(&mut self, problem: &Problem) {
-        let Self { allowed, now, impulses, .. } = self;
-        allowed.resize(impulses.len(), 0.0);
-        in_chunks(allowed, |first, allowed| {
-            for (k, allowed) in allowed.iter_mut().enumerate() {
-                let u: U = problem.relative(first + k, &now.motion);
-                *allowed = problem.bias(first + k) + problem.cone(first + k).slip(u);
+        let Self { biased, at_x, impulses, .. } = self;
+        biased.resize(impulses.len(), 0.0);
+        in_chunks(biased, |first, biased| {
+            for (k, biased) in biased.iter_mut().enumerate() {
+                let u: U = problem.relative(first + k, &at_x.motion);
+                *biased = problem.bias(first + k) + problem.cone(first + k).slip(u);
             }
             Sums::default()
         });
@@ -319,11 +319,11 @@ impl<U: Unknown> Descent<U> {
 
     /// Finds the errors of the impulses x.
     fn judge(&mut self, problem: &Problem) -> Sums {
-        let Self { allowed, now, impulses, .. } = self;
-        let (motion, allowed) = (&now.motion, &*allowed);
+        let Self { biased, at_x, impulses, .. } = self;
+        let (motion, biased) = (&at_x.motion, &*biased);
         in_chunks(impulses, |first, impulses| {
-            let allowed = &allowed[first..first + impulses.len()];
-            lanes::run(Judgement { problem, motion, first, allowed, impulses })
+            let biased = &biased[first..first + impulses.len()];
+            lanes::run(Residuals { problem, motion, first, biased, impulses })
         })
     }
 }
@@ -337,7 +337,7 @@ struct Proposal<'a, U> {
     first: usize,
     impulses: &'a [U],
     before: &'a [U],
-    allowed: &'a [f64],
+    biased: &'a [f64],
     beta: f64,
     step: f64,
     trial: &'a mut [U],
@@ -348,7 +348,7 @@ impl<U: Unknown> Task for Proposal<'_, U> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> Sums {
-        let Self { problem, motion, first, impulses, before, allowed, beta, step, trial } = self;
+        let Self { problem, motion, first, impulses, before, biased, beta, step, trial } = self;
         let (mut length, mut size, mut uphill) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
         let mut side = Side::<U>::default();
         for (block, trial) in trial.chunks_mut(LANES).enumerate() {
@@ -357,7 +357,7 @@ impl<U: Unknown> Task for Proposal<'_, U> {
                 side = Side::default();
             }
             for l in 0..trial.len() {
-                side.allowed[l] = allowed[at + l];
+                side.biased[l] = biased[at + l];
                 side.impulse.set(l, impulses[at + l]);
                 side.other.set(l, before[at + l]);
                 side.velocity.set(l, problem.relative(first + at + l, motion));
@@ -367,7 +367,7 @@ impl<U: Unknown> Task for Proposal<'_, U> {
                 let cone = cones.get(l);
                 let (x, before): (U, U) = (side.impulse.get(l), side.other.get(l));
                 let y = x + (x - before) * beta;
-                let w = cone.dual(side.velocity.get(l), side.allowed[l]);
+                let w = cone.dual(side.velocity.get(l), side.biased[l]);
                 let new = cone.project(y - cone.unscale(w) * step);
                 let way = new - y;
                 length[l] += cone.inner(way, way);
@@ -384,22 +384,22 @@ impl<U: Unknown> Task for Proposal<'_, U> {
 }
 
 /// Errors of a chunk of contacts, which run side by side in lanes.
-struct Judgement<'a, U> {
+struct Residuals<'a, U> {
     problem: &'a Problem,
     /// Motion of the bodies with the impulses x.
     motion: &'a [Motion],
     /// The chunk's first contact.
     first: usize,
-    allowed: &'a [f64],
+    biased: &'a [f64],
     impulses: &'a [U],
 }
 
-impl<U: Unknown> Task for Judgement<'_, U> {
+impl<U: Unknown> Task for Residuals<'_, U> {
     type Output = Sums;
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> Sums {
-        let Self { problem, motion, first, allowed, impulses } = self;
+        let Self { problem, motion, first, biased, impulses } = self;
         let (mut gap, mut scale, mut energy) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
         let (mut bias, mut amount, mut all_taken) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
         let (mut error, mut convex, mut rate) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
@@ -410,7 +410,7 @@ impl<U: Unknown> Task for Judgement<'_, U> {
                 side = Side::default();
             }
             for (l, &impulse) in impulses.iter().enumerate() {
-                side.allowed[l] = allowed[at + l];
+                side.biased[l] = biased[at + l];
                 side.impulse.set(l, impulse);
                 side.velocity.set(l, problem.relative(first + at + l, motion));
                 side.other.set(l, problem.relative(first + at + l, &problem.free));
@@ -421,7 +421,7 @@ impl<U: Unknown> Task for Judgement<'_, U> {
                 let (p, u, free): (U, U, U) = (side.impulse.get(l), side.velocity.get(l), side.other.get(l));
                 let w = cone.dual(u, cones.bias[l] + cone.slip(u));
                 error[l] = larger(cone.error(p, w), error[l]);
-                convex[l] = larger(cone.error(p, cone.dual(u, side.allowed[l])), convex[l]);
+                convex[l] = larger(cone.error(p, cone.dual(u, side.biased[l])), convex[l]);
                 gap[l] += work(p, w).abs();
                 let taken = work(p, free);
                 scale[l] += taken.abs();
@@ -451,7 +451,7 @@ impl<U: Unknown> Task for Judgement<'_, U> {
 /// Values of contacts side by side.
 #[derive(Default)]
 struct Side<U> {
-    allowed: [f64; LANES],
+    biased: [f64; LANES],
     impulse: Unknowns<U>,
     /// The impulse x_old, or the velocity u*.
     other: Unknowns<U>,

@@ -107,7 +107,8 @@ impl Simulation {
     fn list_contacts(&mut self) {
         let start = Instant::now();
         let Memory { candidates, finder, .. } = &mut self.memory;
-        let Scratch { own, problem, forest, marked, record, dt, contacts: seen, .. } = &mut self.scratch;
+        let Scratch { own, problem, forest, marked, record, dt, contacts: candidate_pairs, .. } =
+            &mut self.scratch;
         let speed = problem.speed.clone();
         let speed_of = |i: u32| speed[i as usize];
         let pairs = finder.within(candidates, own, |i| reach(speed_of(i), *dt));
@@ -116,8 +117,8 @@ impl Simulation {
         problem.list_contacts(candidates, pairs, &self.surfaces);
         problem.list_obstacles(candidates, &self.obstacles, &self.surfaces, self.members.len());
         // For probes: pairs that may touch in the step.
-        seen.active.clear();
-        seen.active.extend_from_slice(pairs);
+        candidate_pairs.active.clear();
+        candidate_pairs.active.extend_from_slice(pairs);
         forest.set(candidates, &problem.offsets, &problem.members);
         marked.clear();
         (record.active, record.marked) = (problem.contacts.len() as u64, 0);
@@ -132,8 +133,17 @@ impl Simulation {
         let kinds: Vec<Integration> = self.members.iter().map(|member| member.kind).collect();
         let occupied = self.occupied();
         let Memory { candidates, law, .. } = &mut self.memory;
-        let Scratch { forest, shares, assignments, velocity, problem, contacts: seen, stage, dt, .. } =
-            &mut self.scratch;
+        let Scratch {
+            forest,
+            shares,
+            assignments,
+            velocity,
+            problem,
+            contacts: candidate_pairs,
+            stage,
+            dt,
+            ..
+        } = &mut self.scratch;
         velocity.clone_from(&candidates.velocity);
         let gravity = self.plan.domain.gravity.length();
         let (fall, mut step) = (gravity * *dt, Step { dt: *dt, acceleration: gravity, enough: 0.0 });
@@ -153,7 +163,7 @@ impl Simulation {
         };
         let mut exchange = ContactExchange::new(&kinds, shares);
         exchange.start(problem, &mut connections)?;
-        problem.place_contacts(connections.candidates, &seen.active);
+        problem.place_contacts(connections.candidates, &candidate_pairs.active);
         let settings = &self.plan.coupling;
         let (mut error, mut before) = (f64::INFINITY, f64::INFINITY);
         let (mut iterations, mut unconverged) = (0, 0);

@@ -85,7 +85,8 @@ impl Field {
         marked(grid.first() + stride..cell.len(), mark).map(|(face, _)| face).collect()
     }
 
-    /// Lets these faces move like those around them, which see only what particles brought, not each other.
+    /// Gives these faces the mean velocities of the known faces around them. Faces filled here do not count as
+    /// known for each other.
     fn fill_missing(&mut self, grid: &Grid, axis: usize, old: &mut [f64], faces: &[usize]) {
         for &face in faces {
             self.known[axis][face] = false;
@@ -189,18 +190,20 @@ impl FaceVelocities {
         changed.fill(new);
         let conductance_changed = AtomicBool::new(new);
         let [alone, with_members] = change_max;
-        let fields = velocity.par_iter_mut().zip(&mut *old).zip(known).zip(conductance);
-        let fields = fields.zip(alone.par_iter_mut().zip(with_members)).enumerate();
-        fields.for_each(|(axis, ((((velocity, old), known), conductance), (alone, with_members)))| {
+        let fields = (velocity, &mut *old, known, conductance, alone, with_members).into_par_iter();
+        fields.enumerate().for_each(|(axis, (velocity, old, known, conductance, alone, with_members))| {
             if new {
-                let moved = velocity.par_chunks_mut(BLOCK).zip(old.par_chunks_mut(BLOCK));
-                let others = known.par_chunks_mut(BLOCK).zip(conductance.par_chunks_mut(BLOCK));
-                let brought =
-                    moved.zip(others).enumerate().map(|(n, ((velocity, old), (known, conductance)))| {
-                        let columns = (velocity, old, known, conductance);
-                        width.run(ApplyForces { forces, axis, begin: n * BLOCK, columns })
-                    });
-                *alone = brought.reduce(|| 0.0, larger);
+                let blocks = (
+                    velocity.par_chunks_mut(BLOCK),
+                    old.par_chunks_mut(BLOCK),
+                    known.par_chunks_mut(BLOCK),
+                    conductance.par_chunks_mut(BLOCK),
+                );
+                let changes = blocks
+                    .into_par_iter()
+                    .enumerate()
+                    .map(|(n, columns)| width.run(ApplyForces { forces, axis, begin: n * BLOCK, columns }));
+                *alone = changes.reduce(|| 0.0, larger);
             }
             *with_members = *alone;
             let left = contributions.left(axis).map(|face| (face, None));
@@ -208,10 +211,10 @@ impl FaceVelocities {
                 .chain(contributions.touched(axis).map(|(face, contribution)| (face, Some(contribution))));
             let faces: Vec<_> = faces.collect();
             let at = |&(face, contribution): &(usize, _)| forces.at(axis, face, contribution);
-            let brought: Vec<_> = faces.par_iter().with_min_len(MEMBERS).map(at).collect();
-            for (&(face, _), brought) in faces.iter().zip(brought) {
+            let states: Vec<_> = faces.par_iter().with_min_len(MEMBERS).map(at).collect();
+            for (&(face, _), state) in faces.iter().zip(states) {
                 let before = conductance[face];
-                (velocity[face], old[face], known[face], conductance[face]) = brought;
+                (velocity[face], old[face], known[face], conductance[face]) = state;
                 *with_members = larger(*with_members, forces.update(velocity[face], old[face]));
                 if conductance[face] != before {
                     conductance_changed.store(true, Ordering::Relaxed);
@@ -285,15 +288,13 @@ impl FaceVelocities {
 
     /// Finds the faces to which velocities are extrapolated.
     fn find_extrapolated(&mut self, grid: &Grid, cell: &[Cell]) {
-        let Self {
-            unprojected: Field { known: brought, .. }, known, extrapolated, known_around, width, ..
-        } = self;
-        let (width, columns) =
-            (*width, known.par_iter_mut().zip(extrapolated).zip(known_around).zip(brought).enumerate());
-        columns.for_each(|(axis, (((known, extrapolated), known_around), brought))| {
+        let Self { unprojected, known, extrapolated, known_around, width, .. } = self;
+        let (width, by_particles) = (*width, &unprojected.known);
+        let columns = (known, extrapolated, known_around, by_particles).into_par_iter();
+        columns.enumerate().for_each(|(axis, (known, extrapolated, known_around, by_particles))| {
             let stride = grid.strides()[axis];
             known.par_chunks_mut(BLOCK).enumerate().for_each(|(n, known)| {
-                width.run(MarkKnown { begin: n * BLOCK, stride, brought, cell, known });
+                width.run(MarkKnown { begin: n * BLOCK, stride, brought: by_particles, cell, known });
             });
             extrapolated.iter().flatten().for_each(|before| known_around[before.face] = 0);
             for faces in extrapolated {

@@ -290,8 +290,9 @@ impl FlipMethod {
         let Self { grid, parameters, contributions, cell, right_hand_side, potential, .. } = self;
         self.flow.set_face_pairs(grid, parameters.flip_ratio, &mut self.pairs);
         let transferred = if first { &self.start.grid } else { &self.later.grid };
-        let crowd = DensityCorrection { grid, transferred, contributions, cell, full: parameters.full() };
-        if crowd.deviations(right_hand_side) < DEVIATION_MIN {
+        let correction =
+            DensityCorrection { grid, transferred, contributions, cell, full: parameters.full() };
+        if correction.deviations(right_hand_side) < DEVIATION_MIN {
             return Ok(());
         }
         let relaxation = self.relaxation_time.max(self.substep);

@@ -57,7 +57,7 @@ struct Start {
     /// Squared norm of the right-hand side.
     scale: f64,
     /// Squared norm of the difference between the residual carried along and the exact one.
-    off: f64,
+    error: f64,
     /// Largest component of the preconditioned residual.
     largest: f64,
 }
@@ -67,7 +67,7 @@ impl Start {
         Self {
             square: self.square + other.square,
             scale: self.scale + other.scale,
-            off: self.off + other.off,
+            error: self.error + other.error,
             largest: self.largest.max(other.largest),
         }
     }
@@ -75,14 +75,14 @@ impl Start {
 
 /// The rounded iteration reduces a squared residual by at most this factor, before the exact residual is
 /// computed again.
-const ROUNDED_GAIN: f64 = 1e-10;
+const ROUNDED_REDUCTION: f64 = 1e-10;
 
 /// Relative rounding error of the operator's coefficients in rounded iterations. The measured error over the
 /// correction is taken to be at least this large: with few unknowns it can be smaller by chance.
 const COEFFICIENTS: f64 = 1.0 / (1 << 18) as f64;
 
 /// Safety factor on the measured error of the residual of rounded iterations.
-const DOUBT_SAFETY: f64 = 4.0;
+const BOUND_SAFETY: f64 = 4.0;
 
 /// Another refinement follows only if the last one left at most this part of the squared residual.
 const REFINEMENT_MAX: f64 = 0.25;
@@ -116,7 +116,7 @@ impl ConjugateGradients {
     /// the remaining iterations run in f64.
     ///
     /// The residual carried along by the f32 iteration differs from the exact one by an error of the exact
-    /// product ([`ResidualBound::off`]) and by one in proportion to the energy norm of the correction
+    /// product ([`ResidualBound::error`]) and by one in proportion to the energy norm of the correction
     /// ([`ResidualBound::rate`]). The last exact residual measured both. If the residual plus this bound is
     /// within the tolerance, no exact residual is computed.
     pub(crate) fn solve(
@@ -128,10 +128,11 @@ impl ConjugateGradients {
         let (mut iterations, mut last) = (0, f64::INFINITY);
         let (mut energy, mut first) = (0.0, None);
         loop {
-            let Start { square, scale: own_scale, off, largest } = self.start(system);
+            let Start { square, scale: own_scale, error, largest } = self.start(system);
             if energy > 0.0 {
-                let rate = (off / energy).sqrt().max(COEFFICIENTS);
-                (system.product.residual_bound.off, system.product.residual_bound.rate) = (off.sqrt(), rate);
+                let rate = (error / energy).sqrt().max(COEFFICIENTS);
+                (system.product.residual_bound.error, system.product.residual_bound.rate) =
+                    (error.sqrt(), rate);
             }
             let scale = scale.map_or(own_scale, |scale| scale.max(own_scale));
             let forced = limits.forcing * limits.forcing * *first.get_or_insert(square);
@@ -151,13 +152,13 @@ impl ConjugateGradients {
                 iterations += self.iterate(system, square, (target, limit)).map_err(failure)?;
                 return Ok(Solved { iterations, scale });
             }
-            let goal = (0.5 * target).max(ROUNDED_GAIN * square);
+            let goal = (0.5 * target).max(ROUNDED_REDUCTION * square);
             let (residual, solution) = (&mut self.residual, &mut self.solution);
             let reached = self.rounded.reduce(system, (residual, largest), (goal, limit), solution);
             iterations += reached.iterations;
             energy = reached.energy;
-            let ResidualBound { off, rate, sum } = system.product.residual_bound;
-            let residual_bound = sum + DOUBT_SAFETY * (off + rate * energy.sqrt());
+            let ResidualBound { error, rate, sum } = system.product.residual_bound;
+            let residual_bound = sum + BOUND_SAFETY * (error + rate * energy.sqrt());
             if reached.square.sqrt() + residual_bound <= target.sqrt() {
                 system.product.residual_bound.sum = residual_bound;
                 let (x, b, r) = (&self.solution, &self.right_hand_side, &self.residual);
@@ -249,7 +250,7 @@ impl ConjugateGradients {
                         image = if is_leader { image + others[group[i] as usize] } else { DVec3::ZERO };
                     }
                     let difference = b[i] - image - r[i];
-                    start.off += difference.dot(factor[i].solve(difference));
+                    start.error += difference.dot(factor[i].solve(difference));
                     if is_guess {
                         x[i] *= multiple;
                     }

@@ -29,7 +29,7 @@ pub(crate) struct Product {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResidualBound {
     /// The difference at the last exact residual; infinite before the first.
-    pub(crate) off: f64,
+    pub(crate) error: f64,
     /// The difference at the last exact residual over the energy norm of the correction before it; infinite
     /// before the first.
     pub(crate) rate: f64,
@@ -39,7 +39,7 @@ pub(crate) struct ResidualBound {
 
 impl Default for ResidualBound {
     fn default() -> Self {
-        Self { off: f64::INFINITY, rate: f64::INFINITY, sum: 0.0 }
+        Self { error: f64::INFINITY, rate: f64::INFINITY, sum: 0.0 }
     }
 }
 

@@ -131,14 +131,19 @@ impl RoundedIteration {
     /// to zero. Returns the squared norm of the residual.
     fn load(&mut self, system: &System<'_>, residual: &[DVec3], scale: f64) -> f64 {
         self.load_system(system);
-        let [x, y, z] = &mut self.direction.axes;
-        let direction = x.par_chunks_mut(CHUNK).zip(y.par_chunks_mut(CHUNK)).zip(z.par_chunks_mut(CHUNK));
-        let chunks = self.residual.par_chunks_mut(SLICES).zip(residual.par_chunks(CHUNK));
-        let chunks = chunks.zip(self.solution.par_chunks_mut(SLICES)).zip(direction);
+        let [x, y, z] = self.direction.axes.each_mut().map(|axis| axis.par_chunks_mut(CHUNK));
+        let chunks = (
+            self.residual.par_chunks_mut(SLICES),
+            residual.par_chunks(CHUNK),
+            self.solution.par_chunks_mut(SLICES),
+            (x, y, z),
+            self.preconditioned.par_chunks_mut(SLICES),
+            self.factor.par_chunks(SLICES),
+        );
         chunks
-            .zip(self.preconditioned.par_chunks_mut(SLICES).zip(self.factor.par_chunks(SLICES)))
+            .into_par_iter()
             .with_min_len(CHUNKS_PER_TASK)
-            .map(|((((rounded, residual), solution), ((x, y), z)), (preconditioned, factor))| {
+            .map(|(rounded, residual, solution, (x, y, z), preconditioned, factor)| {
                 solution.fill(Slice::default());
                 for axis in [x, y, z] {
                     axis.fill(0.0);
@@ -169,11 +174,16 @@ impl RoundedIteration {
                 set_row(lane, (system.inertia[i], &system.factor[i]), row, &mut self.diagonal[i]);
             }
         } else {
-            let slices = self.inertia.par_iter_mut().zip(&mut self.factor).zip(&mut self.free);
-            let slices = slices.zip(self.diagonal.par_chunks_mut(LANES));
-            let slices = slices.zip(system.inertia.par_chunks(LANES)).zip(system.factor.par_chunks(LANES));
-            slices.with_min_len(SLICES * CHUNKS_PER_TASK).for_each(
-                |(((((inertia, factor), free), diagonal), masses), factors)| {
+            let slices = (
+                self.inertia.par_iter_mut(),
+                self.factor.par_iter_mut(),
+                self.free.par_iter_mut(),
+                self.diagonal.par_chunks_mut(LANES),
+                system.inertia.par_chunks(LANES),
+                system.factor.par_chunks(LANES),
+            );
+            slices.into_par_iter().with_min_len(SLICES * CHUNKS_PER_TASK).for_each(
+                |(inertia, factor, free, diagonal, masses, factors)| {
                     for (lane, (diagonal, of)) in
                         diagonal.iter_mut().zip(masses.iter().zip(factors)).enumerate()
                     {
@@ -223,14 +233,18 @@ impl RoundedIteration {
     /// residual.
     fn advance(&mut self, length: f32) -> f64 {
         let direction = &self.direction;
-        let chunks = self.residual.par_chunks_mut(SLICES).zip(self.solution.par_chunks_mut(SLICES));
-        let chunks =
-            chunks.zip(self.preconditioned.par_chunks_mut(SLICES)).zip(self.image.par_chunks(SLICES));
+        let chunks = (
+            self.residual.par_chunks_mut(SLICES),
+            self.solution.par_chunks_mut(SLICES),
+            self.preconditioned.par_chunks_mut(SLICES),
+            self.image.par_chunks(SLICES),
+            self.factor.par_chunks(SLICES),
+        );
         chunks
-            .zip(self.factor.par_chunks(SLICES))
+            .into_par_iter()
             .enumerate()
             .with_min_len(CHUNKS_PER_TASK)
-            .map(|(chunk, ((((residual, solution), preconditioned), image), factor))| {
+            .map(|(chunk, (residual, solution, preconditioned, image, factor))| {
                 let first = chunk * SLICES;
                 lanes::run(Advance {
                     first,
@@ -260,14 +274,13 @@ impl RoundedIteration {
                 [x[lane] * free, y[lane] * free, z[lane] * free]
             });
         let beta = last.map_or(0.0, |last| (product / last) as f32);
-        let [x, y, z] = &mut self.direction.axes;
-        let chunks = x.par_chunks_mut(CHUNK).zip(y.par_chunks_mut(CHUNK)).zip(z.par_chunks_mut(CHUNK));
+        let [x, y, z] = self.direction.axes.each_mut().map(|axis| axis.par_chunks_mut(CHUNK));
         let coarse = coarse.finest();
-        chunks
-            .zip(preconditioned.par_chunks(SLICES).zip(free.par_chunks(SLICES)))
+        (x, y, z, preconditioned.par_chunks(SLICES), free.par_chunks(SLICES))
+            .into_par_iter()
             .enumerate()
             .with_min_len(CHUNKS_PER_TASK)
-            .for_each(|(chunk, (((x, y), z), (preconditioned, free)))| {
+            .for_each(|(chunk, (x, y, z, preconditioned, free))| {
                 let (first, direction) = (chunk * CHUNK, [x, y, z]);
                 lanes::run(UpdateDirection { beta, first, direction, preconditioned, coarse, free });
             });

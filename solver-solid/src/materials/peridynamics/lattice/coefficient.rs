@@ -1,33 +1,35 @@
 //! The stiffness of a bond in 32 bits.
 
-/// The stiffness of a bond near its rest length, rounded: across the bond in the last [`ACROSS_BITS`] bits,
-/// as whole parts in [`ACROSS`], and along it, in [`ALONG`], before; 0 of a bond that is not there.
+/// The stiffness of a bond near its rest length over its stiffness at rest, rounded. The last [`TRANSVERSE_BITS`]
+/// bits hold the transverse part in units of 1/[`TRANSVERSE`], the first bits hold the axial excess in units of
+/// 1/[`AXIAL`]. A missing bond has 0.
 ///
-/// It serves all iterations of a step: reading it takes less than computing it.
+/// It is computed once per step and read in all iterations, which takes less time than computing it.
 pub(super) type Coefficient = u32;
 
-const ACROSS_BITS: u32 = 14;
+const TRANSVERSE_BITS: u32 = 14;
 
-/// Parts in 1 across a bond. Where the series holds, the stiffness across is below 0.06.
-pub(super) const ACROSS: f32 = (1 << 18) as f32;
+/// Units in a transverse stiffness of 1. For bonds for which the series holds it is below 0.06.
+pub(super) const TRANSVERSE: f32 = (1 << 18) as f32;
 
-/// Parts in 1 along a bond. Where the series holds, the stiffness along is below 1.15.
-pub(super) const ALONG: f32 = (7 << 15) as f32;
+/// Units in an axial excess of 1. For bonds for which the series holds it is below 1.15.
+pub(super) const AXIAL: f32 = (7 << 15) as f32;
 
-/// A sum with this number has a whole number in the last bits of the f32.
+/// The sum of a number and this constant has the number, rounded to an integer, in the last bits of the f32.
 const WHOLE: f32 = (1 << 23) as f32;
 
 #[inline(always)]
-pub(super) fn packed((across, along): (f32, f32)) -> Coefficient {
-    // A conversion that saturates would take each lane by itself.
-    let [across, along] = [across.mul_add(ACROSS, WHOLE), along.mul_add(ALONG, WHOLE)].map(f32::to_bits);
-    const MASK: u32 = (1 << ACROSS_BITS) - 1;
-    (along & (u32::MAX >> ACROSS_BITS)) << ACROSS_BITS | across & MASK
+pub(super) fn packed((transverse, axial): (f32, f32)) -> Coefficient {
+    // A saturating conversion would not be compiled to vectors.
+    let [transverse, axial] =
+        [transverse.mul_add(TRANSVERSE, WHOLE), axial.mul_add(AXIAL, WHOLE)].map(f32::to_bits);
+    const MASK: u32 = (1 << TRANSVERSE_BITS) - 1;
+    (axial & (u32::MAX >> TRANSVERSE_BITS)) << TRANSVERSE_BITS | transverse & MASK
 }
 
-/// The parts across and along.
+/// Transverse part and axial excess, in units.
 #[inline(always)]
 pub(super) fn unpacked(coefficient: Coefficient) -> (f32, f32) {
-    let across = coefficient & ((1 << ACROSS_BITS) - 1);
-    (across as i32 as f32, (coefficient >> ACROSS_BITS) as i32 as f32)
+    let transverse = coefficient & ((1 << TRANSVERSE_BITS) - 1);
+    (transverse as i32 as f32, (coefficient >> TRANSVERSE_BITS) as i32 as f32)
 }

@@ -4,7 +4,7 @@ use amalgam_particles::lanes::{LANES, Lanes, Task};
 
 use super::super::stretch::{SERIES_MAX, elongation_share};
 use super::super::table::{Broken, component_difference};
-use super::coefficient::{ACROSS, ALONG, Coefficient, packed, unpacked};
+use super::coefficient::{AXIAL, Coefficient, TRANSVERSE, packed, unpacked};
 use super::stencil::Stencil;
 use crate::linear::vectors::{window, window_mut};
 
@@ -342,15 +342,16 @@ impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<6> for DiagonalTerm<'a
         }
         let mut terms = [[0.0; LANES]; 6];
         for lane in 0..LANES {
-            let (across, along) = linearised(share[lane]);
-            let (across, along) = (stiffness[lane] * across, stiffness[lane] * (along * step.inverse_square));
+            let (transverse, axial) = linearised(share[lane]);
+            let (transverse, axial) =
+                (stiffness[lane] * transverse, stiffness[lane] * (axial * step.inverse_square));
             let x = step.offset[0] + eta[0][lane] as f32;
             let y = step.offset[1] + eta[1][lane] as f32;
             let z = step.offset[2] + eta[2][lane] as f32;
-            let (along_x, along_y, along_z) = (along * x, along * y, along * z);
-            terms[0][lane] = along_x.mul_add(x, across);
-            terms[1][lane] = along_y.mul_add(y, across);
-            terms[2][lane] = along_z.mul_add(z, across);
+            let (along_x, along_y, along_z) = (axial * x, axial * y, axial * z);
+            terms[0][lane] = along_x.mul_add(x, transverse);
+            terms[1][lane] = along_y.mul_add(y, transverse);
+            terms[2][lane] = along_z.mul_add(z, transverse);
             terms[3][lane] = along_y * z;
             terms[4][lane] = along_x * z;
             terms[5][lane] = along_x * y;
@@ -368,10 +369,10 @@ impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<6> for DiagonalTerm<'a
 /// t = max(0, 1 - L/l), and the axial excess (1 - t) L^2/l^2.
 #[inline(always)]
 fn linearised(share: f32) -> (f32, f32) {
-    let across = if share > 0.0 { share } else { 0.0 };
+    let transverse = if share > 0.0 { share } else { 0.0 };
     // L^2/l^2 = (1 - share)^2.
     let ratio = 1.0 - share;
-    (across, (1.0 - across) * (ratio * ratio))
+    (transverse, (1.0 - transverse) * (ratio * ratio))
 }
 
 /// Prefetch distance [bytes]. Coefficients are read once, in order, and hardware prefetchers stop at page
@@ -393,27 +394,27 @@ pub(super) struct RoundedTerm<'a, const CORRECTED: bool, const FAR: bool> {
 }
 
 impl<const CORRECTED: bool, const FAR: bool> RoundedTerm<'_, CORRECTED, FAR> {
-    /// Parts across and along of each bond.
+    /// Transverse part and axial excess of each bond, in units.
     #[inline(always)]
     fn parts(&self, own: &Around<'_, i32>, stencil: usize, live: u32, there: usize) -> [Strip; 2] {
         let coefficient = &self.coefficient[stencil];
-        let (mut across, mut along) = ([0.0; LANES], [0.0; LANES]);
+        let (mut transverse, mut axial) = ([0.0; LANES], [0.0; LANES]);
         if FAR {
             let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
             for lane in 0..LANES {
                 let double_strain = step.double_strain([eta[0][lane], eta[1][lane], eta[2][lane]]);
                 let exact = linearised(elongation_share::<true>(double_strain));
                 let near = unpacked(packed(exact));
-                let far = (exact.0 * ACROSS, exact.1 * ALONG);
+                let far = (exact.0 * TRANSVERSE, exact.1 * AXIAL);
                 let of = if double_strain.abs() > SERIES_MAX { far } else { near };
-                (across[lane], along[lane]) = if live & (1 << lane) != 0 { of } else { (0.0, 0.0) };
+                (transverse[lane], axial[lane]) = if live & (1 << lane) != 0 { of } else { (0.0, 0.0) };
             }
         } else {
             for lane in 0..LANES {
-                (across[lane], along[lane]) = unpacked(coefficient[lane]);
+                (transverse[lane], axial[lane]) = unpacked(coefficient[lane]);
             }
         }
-        [across, along]
+        [transverse, axial]
     }
 }
 
@@ -443,13 +444,13 @@ impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<3> for RoundedTerm<'a,
         let (own, other) = (&position.own, at(position.columns, there));
         let (own_u, other_u) = (&operand.own, at(operand.columns, there));
         let correction = self.geometry.correction::<CORRECTED>(there);
-        let [across, along] = self.parts(displacement, stencil, live, there);
+        let [transverse, axial] = self.parts(displacement, stencil, live, there);
         let mut terms = [[0.0; LANES]; 3];
         for lane in 0..LANES {
             let correction = own_correction[lane] + correction[lane];
-            let (across, along) = (
-                across[lane] * (step.across_part * correction),
-                along[lane] * (step.along_part * correction),
+            let (transverse, axial) = (
+                transverse[lane] * (step.transverse_part * correction),
+                axial[lane] * (step.axial_part * correction),
             );
             let d =
                 [other[0][lane] - own[0][lane], other[1][lane] - own[1][lane], other[2][lane] - own[2][lane]];
@@ -458,10 +459,10 @@ impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<3> for RoundedTerm<'a,
                 component_difference::<true>(own_u[1][lane], other_u[1][lane]),
                 component_difference::<true>(own_u[2][lane], other_u[2][lane]),
             ];
-            let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
-            terms[0][lane] = along.mul_add(d[0], across * u[0]);
-            terms[1][lane] = along.mul_add(d[1], across * u[1]);
-            terms[2][lane] = along.mul_add(d[2], across * u[2]);
+            let axial = axial * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
+            terms[0][lane] = axial.mul_add(d[0], transverse * u[0]);
+            terms[1][lane] = axial.mul_add(d[1], transverse * u[1]);
+            terms[2][lane] = axial.mul_add(d[2], transverse * u[2]);
         }
         Some(terms)
     }
@@ -502,8 +503,8 @@ impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<3> for ProductTerm<'a,
         for lane in 0..LANES {
             let stiffness = step.stiffness * (own_correction[lane] + correction[lane]);
             let stiffness = if live & (1 << lane) != 0 { stiffness } else { 0.0 };
-            let (across, along) = linearised(share[lane]);
-            let (across, along) = (stiffness * across, stiffness * (along * step.inverse_square));
+            let (transverse, axial) = linearised(share[lane]);
+            let (transverse, axial) = (stiffness * transverse, stiffness * (axial * step.inverse_square));
             let d = [
                 step.offset[0] + eta[0][lane] as f32,
                 step.offset[1] + eta[1][lane] as f32,
@@ -514,10 +515,10 @@ impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<3> for ProductTerm<'a,
                 component_difference::<false>(own_u[1][lane], other_u[1][lane]),
                 component_difference::<false>(own_u[2][lane], other_u[2][lane]),
             ];
-            let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
-            terms[0][lane] = along.mul_add(d[0], across * u[0]);
-            terms[1][lane] = along.mul_add(d[1], across * u[1]);
-            terms[2][lane] = along.mul_add(d[2], across * u[2]);
+            let axial = axial * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
+            terms[0][lane] = axial.mul_add(d[0], transverse * u[0]);
+            terms[1][lane] = axial.mul_add(d[1], transverse * u[1]);
+            terms[2][lane] = axial.mul_add(d[2], transverse * u[2]);
         }
         Some(terms)
     }

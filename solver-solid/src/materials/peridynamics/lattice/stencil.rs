@@ -3,7 +3,7 @@
 use super::super::cubic::Lattice;
 use super::super::law::Law;
 use super::super::table::QUANTA;
-use super::coefficient::{ACROSS, ALONG};
+use super::coefficient::{AXIAL, TRANSVERSE};
 
 /// A step from a site to a neighbour with a higher number.
 #[derive(Clone, Copy, Debug)]
@@ -18,9 +18,9 @@ pub(super) struct Stencil {
     pub(super) inverse_square: f32,
     /// Stiffness, of the body's unit.
     pub(super) stiffness: f32,
-    /// The parts in [`ACROSS`] and in [`ALONG`] of a [`Coefficient`], with lengths in spacings.
-    pub(super) across_part: f32,
-    pub(super) along_part: f32,
+    /// Stiffness per unit of a [`Coefficient`]: transverse, and axial for lengths in spacings.
+    pub(super) transverse_part: f32,
+    pub(super) axial_part: f32,
 }
 
 impl Stencil {
@@ -64,8 +64,8 @@ pub(super) fn stencils(
                     rest_square: (length * QUANTA).powi(2) as f32,
                     inverse_square: (length * QUANTA).powi(-2) as f32,
                     stiffness: stiffness as f32,
-                    across_part: (stiffness / f64::from(ACROSS)) as f32,
-                    along_part: (stiffness / (length * length) / f64::from(ALONG)) as f32,
+                    transverse_part: (stiffness / f64::from(TRANSVERSE)) as f32,
+                    axial_part: (stiffness / (length * length) / f64::from(AXIAL)) as f32,
                 });
             }
         }

@@ -318,10 +318,10 @@ impl<const FAR: bool, const CORRECTED: bool, const EXTREMES: bool> Kernel
 #[inline(always)]
 fn linearised<const FAR: bool>(double_strain: f32, inverse_rest: f32, stiffness: f32) -> (f32, f32) {
     let share = elongation_share::<FAR>(double_strain);
-    let across = stiffness * if share > 0.0 { share } else { 0.0 };
+    let transverse = stiffness * if share > 0.0 { share } else { 0.0 };
     // 1/l = (1 - share) / L.
     let inverse = (1.0 - share) * inverse_rest;
-    (across, (stiffness - across) * (inverse * inverse))
+    (transverse, (stiffness - transverse) * (inverse * inverse))
 }
 
 /// The result of [`linearised`], rounded to 32 bits. It is computed once per step and read in all iterations,
@@ -333,7 +333,7 @@ fn linearised<const FAR: bool>(double_strain: f32, inverse_rest: f32, stiffness:
 /// a = 1.015625, so that e = 0, and the lower bits hold round(0.0001 x 2^23) = 839.
 pub(super) type Coefficient = u32;
 
-const ACROSS_BITS: u32 = 12;
+const TRANSVERSE_BITS: u32 = 12;
 /// Number of the last bits of an f32's fraction that are dropped.
 const CUT_BITS: u32 = 8;
 /// 2^-6: added to axial stiffness, so that its exponent takes few bits.
@@ -349,24 +349,24 @@ const UNIT_SQUARE: f32 = (UNIT * QUANTA as f32) * (UNIT * QUANTA as f32);
 
 /// Packs a coefficient. The flag is true if both numbers fit into their bits.
 #[inline(always)]
-fn packed((across, along): (f32, f32)) -> (Coefficient, bool) {
-    let bits = (along + LEAST).to_bits() + (1 << (CUT_BITS - 1));
-    let along = (bits >> CUT_BITS).wrapping_sub(LEAST.to_bits() >> CUT_BITS);
+fn packed((transverse, axial): (f32, f32)) -> (Coefficient, bool) {
+    let bits = (axial + LEAST).to_bits() + (1 << (CUT_BITS - 1));
+    let axial = (bits >> CUT_BITS).wrapping_sub(LEAST.to_bits() >> CUT_BITS);
     // The reciprocal of a power of two; a sum with 1 has parts of it in its last bits.
     let parts = f32::from_bits((254u32 << 23).wrapping_sub(bits & EXPONENT));
-    let across = across.mul_add(parts, 1.0).to_bits().wrapping_sub(1.0f32.to_bits());
-    let fits = (along < 1 << (32 - ACROSS_BITS)) & (across < 1 << ACROSS_BITS);
-    (along << ACROSS_BITS | across, fits)
+    let transverse = transverse.mul_add(parts, 1.0).to_bits().wrapping_sub(1.0f32.to_bits());
+    let fits = (axial < 1 << (32 - TRANSVERSE_BITS)) & (transverse < 1 << TRANSVERSE_BITS);
+    (axial << TRANSVERSE_BITS | transverse, fits)
 }
 
 #[inline(always)]
 fn unpacked(coefficient: Coefficient) -> (f32, f32) {
-    const ACROSS: u32 = (1 << ACROSS_BITS) - 1;
-    const SHIFT: u32 = ACROSS_BITS - CUT_BITS;
-    let along = (coefficient >> SHIFT & (u32::MAX >> SHIFT & u32::MAX << CUT_BITS)) + LEAST.to_bits();
-    let power = along & EXPONENT;
-    let across = f32::from_bits(power | coefficient & ACROSS) - f32::from_bits(power);
-    (across, f32::from_bits(along) - LEAST)
+    const TRANSVERSE: u32 = (1 << TRANSVERSE_BITS) - 1;
+    const SHIFT: u32 = TRANSVERSE_BITS - CUT_BITS;
+    let axial = (coefficient >> SHIFT & (u32::MAX >> SHIFT & u32::MAX << CUT_BITS)) + LEAST.to_bits();
+    let power = axial & EXPONENT;
+    let transverse = f32::from_bits(power | coefficient & TRANSVERSE) - f32::from_bits(power);
+    (transverse, f32::from_bits(axial) - LEAST)
 }
 
 /// Computes the diagonal blocks, and a coefficient per bond; returns true if all bonds have one.
@@ -395,16 +395,16 @@ impl<const FAR: bool> Kernel for DiagonalKernel<'_, FAR> {
                 let (d, _, double_strain, stiffness) =
                     bond::<W>(&own, &other, lane, rows.share, inverse_rest[lane]);
                 let stiffness = if inverse_rest[lane] > 0.0 { stiffness } else { 0.0 };
-                let (across, along) = linearised::<FAR>(double_strain, inverse_rest[lane], stiffness);
-                let (word, fits) = packed((across, along * UNIT_SQUARE));
+                let (transverse, axial) = linearised::<FAR>(double_strain, inverse_rest[lane], stiffness);
+                let (word, fits) = packed((transverse, axial * UNIT_SQUARE));
                 words[lane] = word;
                 far[lane] |= u32::from(!fits);
-                sum[0][lane] = (along * d[0]).mul_add(d[0], sum[0][lane]) + across;
-                sum[1][lane] = (along * d[1]).mul_add(d[1], sum[1][lane]) + across;
-                sum[2][lane] = (along * d[2]).mul_add(d[2], sum[2][lane]) + across;
-                sum[3][lane] = (along * d[1]).mul_add(d[2], sum[3][lane]);
-                sum[4][lane] = (along * d[0]).mul_add(d[2], sum[4][lane]);
-                sum[5][lane] = (along * d[0]).mul_add(d[1], sum[5][lane]);
+                sum[0][lane] = (axial * d[0]).mul_add(d[0], sum[0][lane]) + transverse;
+                sum[1][lane] = (axial * d[1]).mul_add(d[1], sum[1][lane]) + transverse;
+                sum[2][lane] = (axial * d[2]).mul_add(d[2], sum[2][lane]) + transverse;
+                sum[3][lane] = (axial * d[1]).mul_add(d[2], sum[3][lane]);
+                sum[4][lane] = (axial * d[0]).mul_add(d[2], sum[4][lane]);
+                sum[5][lane] = (axial * d[0]).mul_add(d[1], sum[5][lane]);
             }
             let end = begin + selected.count_ones() as usize;
             let behind: [Coefficient; W] = *window(coefficient, end);
@@ -447,21 +447,23 @@ impl<const FAR: bool, const ROUNDED: bool> Kernel for ProductKernel<'_, FAR, ROU
                 let (d, _, double_strain, stiffness) =
                     bond::<W>(&own, &other, lane, rows.share, inverse_rest[lane]);
                 let stiffness = if inverse_rest[lane] > 0.0 { stiffness } else { 0.0 };
-                let (mut across, mut along) = linearised::<FAR>(double_strain, inverse_rest[lane], stiffness);
+                let (mut transverse, mut axial) =
+                    linearised::<FAR>(double_strain, inverse_rest[lane], stiffness);
                 if ROUNDED {
-                    let (word, fits) = packed((across, along * UNIT_SQUARE));
+                    let (word, fits) = packed((transverse, axial * UNIT_SQUARE));
                     let near = unpacked(word);
-                    (across, along) = if fits { (near.0, near.1 / UNIT_SQUARE) } else { (across, along) };
+                    (transverse, axial) =
+                        if fits { (near.0, near.1 / UNIT_SQUARE) } else { (transverse, axial) };
                 }
                 let u = [
                     component_difference::<ROUNDED>(own_u[0][lane], other_u[0][lane]),
                     component_difference::<ROUNDED>(own_u[1][lane], other_u[1][lane]),
                     component_difference::<ROUNDED>(own_u[2][lane], other_u[2][lane]),
                 ];
-                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
-                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
-                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
-                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
+                let axial = axial * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
+                image[0][lane] = axial.mul_add(d[0], transverse.mul_add(u[0], image[0][lane]));
+                image[1][lane] = axial.mul_add(d[1], transverse.mul_add(u[1], image[1][lane]));
+                image[2][lane] = axial.mul_add(d[2], transverse.mul_add(u[2], image[2][lane]));
             }
         }
         fold(&image, found);
@@ -492,7 +494,7 @@ impl Kernel for RoundedKernel<'_> {
             let (other, other_u) =
                 (columns::<L, _, W>(pair, others, 0), columns::<L, _, W>(pair, others, OPERAND));
             for lane in 0..W {
-                let (across, along) = unpacked(coefficient[lane]);
+                let (transverse, axial) = unpacked(coefficient[lane]);
                 let d = [
                     component_difference::<true>(other[0][lane], own[0][lane]),
                     component_difference::<true>(other[1][lane], own[1][lane]),
@@ -503,10 +505,10 @@ impl Kernel for RoundedKernel<'_> {
                     component_difference::<true>(own_u[1][lane], other_u[1][lane]),
                     component_difference::<true>(own_u[2][lane], other_u[2][lane]),
                 ];
-                let along = along * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
-                image[0][lane] = along.mul_add(d[0], across.mul_add(u[0], image[0][lane]));
-                image[1][lane] = along.mul_add(d[1], across.mul_add(u[1], image[1][lane]));
-                image[2][lane] = along.mul_add(d[2], across.mul_add(u[2], image[2][lane]));
+                let axial = axial * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
+                image[0][lane] = axial.mul_add(d[0], transverse.mul_add(u[0], image[0][lane]));
+                image[1][lane] = axial.mul_add(d[1], transverse.mul_add(u[1], image[1][lane]));
+                image[2][lane] = axial.mul_add(d[2], transverse.mul_add(u[2], image[2][lane]));
             }
         }
         fold(&image, found);
@@ -592,20 +594,20 @@ mod tests {
         assert_eq!(packed((0.0, 0.0)), (0, true));
         for case in 0..10_000 {
             let random = |what| uniform_f64(&[case, what]);
-            // Bonds of a twentieth of a spacing to four, as far as the stiffness across is below a quarter of
-            // that along in spacings.
+            // Bonds of a twentieth of a spacing to four, as far as the stiffness transverse is below a quarter of
+            // that axial in spacings.
             let length = 0.05 + 3.95 * random(0);
             let share = 0.2 * random(1) / f64::max(1.0, length * length);
             let stiffness = 1.0 / length;
             let unit = length / f64::from(UNIT);
-            let (across, along) = (stiffness * share, stiffness * (1.0 - share) / (unit * unit));
-            let (word, fits) = packed((across as f32, along as f32));
+            let (transverse, axial) = (stiffness * share, stiffness * (1.0 - share) / (unit * unit));
+            let (word, fits) = packed((transverse as f32, axial as f32));
             assert!(fits, "{length} {share}");
             let found = unpacked(word);
-            assert!((f64::from(found.1) / along - 1.0).abs() < 2e-5, "{found:?} {along}");
-            // Parts of the stiffness along in spacings.
+            assert!((f64::from(found.1) / axial - 1.0).abs() < 2e-5, "{found:?} {axial}");
+            // Parts of the stiffness axial in spacings.
             let part = stiffness / (length * length);
-            assert!((f64::from(found.0) - across).abs() < 1.3e-4 * part, "{found:?} {across}");
+            assert!((f64::from(found.0) - transverse).abs() < 1.3e-4 * part, "{found:?} {transverse}");
         }
         for far in [(1.0, 1.0), (0.0, 1e9), (f32::INFINITY, 1.0), (0.0, f32::INFINITY), (0.0, f32::NAN)] {
             assert!(!packed(far).1, "{far:?}");
