@@ -253,6 +253,23 @@ mod tests {
     }
 
     #[test]
+    fn a_counting_sort_is_stable_for_any_number_of_slots_and_threads() {
+        for (points, slots, threads) in
+            [(0, 1, 1), (5, 1, 1), (100, 7, 1), (1 << 16, 3, 8), (1 << 16, 999, 3)]
+        {
+            let slot_of: Vec<u32> = (0..points).map(|i| (i * i % slots) as u32).collect();
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
+            let (mut start, mut order) = (Vec::new(), Vec::new());
+            pool.install(|| counting_sort(&slot_of, slots, &mut start, &mut order));
+            let mut expected: Vec<u32> = (0..points as u32).collect();
+            expected.sort_by_key(|&i| slot_of[i as usize]);
+            assert_eq!(order, expected);
+            let before = |s: u32| slot_of.iter().filter(|&&slot| slot < s).count() as u32;
+            assert!(start.iter().copied().eq((0..=slots as u32).map(before)), "{slots} slots");
+        }
+    }
+
+    #[test]
     fn order_does_not_depend_on_threads() {
         let points: Vec<DVec3> = (0..100_000u64)
             .map(|i| DVec3::from_array([0, 1, 2].map(|axis| crate::random::uniform_f64(&[i, axis]))))
