@@ -8,7 +8,6 @@ mod cell_order;
 mod filling;
 pub mod flip;
 pub mod fluid;
-mod initial_density;
 pub mod section;
 pub mod sources;
 pub mod sph;

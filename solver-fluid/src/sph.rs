@@ -27,6 +27,7 @@ mod density;
 pub mod evaluation;
 mod ghosts;
 pub mod guard;
+pub(crate) mod initial_density;
 pub mod kernel;
 mod neighbours;
 mod pairs;

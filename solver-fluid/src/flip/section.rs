@@ -8,12 +8,12 @@ use serde::Deserialize;
 
 use super::FlipParameters;
 use crate::filling::{fill, volume_warnings};
-use crate::initial_density::{check_density, kernel_compressions};
 use crate::section::{
     EmitterSection, FacesSection, Faults, Method, SinkSection, check_emitters, check_inside,
     default_rest_density, default_substeps_max, no_faces, parse, particles, source_faults, sources,
     take_fields,
 };
+use crate::sph::initial_density::{check_density, kernel_compressions};
 
 /// Cells that a grid may have.
 pub const CELLS_MAX: f64 = (1u64 << 30) as f64;

@@ -26,6 +26,7 @@ use serde::Deserialize;
 use super::{
     Artificial, Formulation, Morris, Mueller, SphParameters, Xsph,
     guard::{SOUND_SPEED_RATIO, speed_warning},
+    initial_density::{check_density, compressions},
     pressure::{
         equation_of_state::{EquationOfState, Law},
         hydrostatic::{Weight, press},
@@ -33,7 +34,6 @@ use super::{
     walls::Walls,
 };
 use crate::filling::{fill, volume_warnings};
-use crate::initial_density::{check_density, compressions};
 use crate::section::{
     EmitterSection, FacesSection, Faults, Method, SinkSection, check_emitters, check_inside,
     default_rest_density, default_substeps_max, no_faces, parse, particles, source_faults, sources,

@@ -3,11 +3,11 @@
 use amalgam_particles::DVec3;
 use amalgam_solver_kit::{Fields, SectionError};
 
+use super::evaluation::Evaluation;
+use super::pressure::equation_of_state::{EquationOfState, Law};
+use super::walls::Walls;
+use super::{Formulation, Morris, Points, SphParameters};
 use crate::sources::Sources;
-use crate::sph::evaluation::Evaluation;
-use crate::sph::pressure::equation_of_state::{EquationOfState, Law};
-use crate::sph::walls::Walls;
-use crate::sph::{Formulation, Morris, Points, SphParameters};
 
 /// Relative excess over the rest density from which on a warning tells it.
 const TOLD: f64 = 0.02;
