@@ -61,7 +61,7 @@ fn moving_with_fluid(particles: &Particles, map: GroupMap) -> AloneGroups {
 }
 
 /// Particles on the floor in groups of ten neighbours, as if the floor were particles of another participant.
-/// Of ten groups, `tenths` are taken.
+/// `tenths` of every ten groups are taken.
 fn on_floor(particles: &Particles, spacing: f64, tenths: usize) -> GroupMap {
     let position = &particles.position;
     let count = particles.len();

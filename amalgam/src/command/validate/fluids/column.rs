@@ -28,7 +28,7 @@ const SPH: Method = Method { name: "SPH", keys: &["sound_speed=31.0", "viscosity
 const FLOORS: [(&str, f64, f64); 2] = [("soft", 600.0, 20.0), ("stiff", 6e6, 2000.0)];
 
 /// Values of the scene: height and width of the column, its lower end, an edge of FLIP's cells, spacing [m].
-/// Of the floor: height, distance of its first and last particle, radius [m], mass by area [kg/m^2].
+/// Values of the floor: height, distance of its first and last particle, radius [m], mass by area [kg/m^2].
 const HEIGHT: f64 = 1.0;
 const WIDTH: f64 = 0.2;
 const BOTTOM: f64 = 0.05;
