@@ -9,7 +9,7 @@ mod grains;
 
 use std::{hint::black_box, time::Instant};
 
-use amalgam_coordinator::law::Step;
+use amalgam_coordinator::law::{Step, WarmStart};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use grains::{Spin, World};
 
@@ -45,19 +45,19 @@ fn iterations(criterion: &mut Criterion) {
         for v in &mut world.bodies.velocity {
             v.x += 2.0 * DT * v.z;
         }
-        world.law.guesses_by_tree = false;
-        world.law.precision.velocity = 0.0;
-        world.law.precision.duality_gap = 0.0;
-        world.law.precision.iterations_max = 50;
+        world.law.settings.guesses_by_tree = false;
+        world.law.settings.precision.velocity = 0.0;
+        world.law.settings.precision.duality_gap = 0.0;
+        world.law.settings.precision.iterations_max = 50;
         group.throughput(Throughput::Elements(50 * world.contacts.len() as u64));
         group.bench_function(name, |bencher| {
             bencher.iter_custom(|times| {
                 let mut time = std::time::Duration::ZERO;
                 for _ in 0..times {
                     let mut bodies = world.bodies.clone();
-                    world.law.forget();
                     let start = Instant::now();
                     let statistics = world.law.solve(
+                        &mut WarmStart::default(),
                         &mut bodies,
                         &world.contacts,
                         Step { dt: DT, acceleration: 1.0, enough: 0.0 },
@@ -83,11 +83,12 @@ fn at_rest(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(world.contacts.len() as u64));
         let falling = world.bodies.clone();
         let mut bodies = falling.clone();
-        world.law.solve(&mut bodies, &world.contacts, Step { dt: DT, acceleration: 1.0, enough: 0.0 });
+        let step = Step { dt: DT, acceleration: 1.0, enough: 0.0 };
+        world.law.solve(&mut world.warm_start, &mut bodies, &world.contacts, step);
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 bodies.clone_from(&falling);
-                world.law.solve(&mut bodies, &world.contacts, Step { dt: DT, acceleration: 1.0, enough: 0.0 })
+                world.law.solve(&mut world.warm_start, &mut bodies, &world.contacts, step)
             });
         });
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::CoordinatorError;
 use crate::instruments::InstrumentsState;
 use crate::instruments::clocks::Phase;
-use crate::law::LawState;
+use crate::law::WarmStart;
 use crate::member::PartState;
 use crate::simulation::Simulation;
 use crate::state::clock::Progress;
@@ -59,7 +59,7 @@ struct State {
     wall_s: f64,
     participants: Vec<PartState>,
     last_impulse: Vec<Vec<(ParticleId, DVec3)>>,
-    law: LawState,
+    law: WarmStart,
     instruments: InstrumentsState,
 }
 
@@ -83,7 +83,7 @@ impl Simulation {
             wall_s: self.wall_s(),
             participants: self.members.iter().map(|member| member.part.state()).collect(),
             last_impulse: self.memory.last_impulse.clone(),
-            law: self.memory.law.state(),
+            law: self.memory.warm_start.clone(),
             instruments: self.instruments.state(),
         };
         let mut coordinator = Vec::new();
@@ -124,7 +124,7 @@ impl Simulation {
         }
         self.learn_limits();
         self.memory.last_impulse = state.last_impulse;
-        self.memory.law.go_on(state.law);
+        self.memory.warm_start = state.law;
         self.instruments.go_on(state.instruments).map_err(foreign)
     }
 

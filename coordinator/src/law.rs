@@ -81,6 +81,8 @@ mod impact;
 mod problem;
 pub mod response;
 pub mod secant;
+mod selection;
+mod solver;
 mod tasks;
 mod tree;
 mod unknown;
@@ -88,18 +90,16 @@ mod warm_start;
 
 use amalgam_particles::{DVec3, reduce};
 
-use rayon::prelude::*;
-
 use bodies::Bodies;
 use contact::Contact;
-use gradient::{Descent, Outcome, Tolerance};
+use gradient::{Outcome, Tolerance};
 use impact::Reflections;
 use problem::Problem;
-use serde::{Deserialize, Serialize};
-use tasks::{CHUNK, SERIAL};
-use tree::Tree;
+use selection::Selection;
+use solver::Solver;
 use unknown::{Rolling, Unknown};
-use warm_start::LastImpulses;
+
+pub use warm_start::WarmStart;
 
 /// The step that contacts are solved for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -134,6 +134,35 @@ impl Default for Precision {
     }
 }
 
+impl Precision {
+    /// Tolerances of a problem.
+    fn tolerance(&self, problem: &Problem, step: Step) -> Tolerance {
+        let approach = |contact: usize| {
+            let u: DVec3 = problem.relative(contact, &problem.free);
+            -problem.opening(contact, u)
+        };
+        let fastest = reduce::max(problem.rows.len(), 0.0, approach);
+        let Self { velocity, impact, duality_gap, iterations_max } = *self;
+        let velocity = (velocity * step.acceleration * step.dt).max(impact * fastest);
+        Tolerance { velocity, duality_gap, rounding: problem.rounding().max(step.enough), iterations_max }
+    }
+}
+
+/// Settings of the solver.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LawSettings {
+    /// Precision of a solve.
+    pub precision: Precision,
+    /// True if new contacts may get their first guess from the tree; false to compare.
+    pub guesses_by_tree: bool,
+}
+
+impl Default for LawSettings {
+    fn default() -> Self {
+        Self { precision: Precision::default(), guesses_by_tree: true }
+    }
+}
+
 /// Statistics of a step's contacts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LawStatistics {
@@ -154,256 +183,95 @@ pub struct LawStatistics {
     pub from_tree: bool,
 }
 
-/// Solver of the law, step after step. It holds working storage and first guesses; all physics is in the
-/// arguments.
-#[derive(Clone, Debug)]
+/// Solver of the law. The memory that outlives a step is in [`WarmStart`], outside of the solver. A new solver
+/// with the same settings gives the same bits.
+#[derive(Clone, Debug, Default)]
 pub struct ContactLaw {
-    /// Precision of the solve.
-    pub precision: Precision,
-    /// True if new contacts may get their first guess from the tree; false to compare.
-    pub guesses_by_tree: bool,
-    sliding: Solver<DVec3>,
-    rolling: Solver<Rolling>,
-    memory: LastImpulses,
-    reflections: Reflections,
-    /// Bound L on the eigenvalues of D^-1 W in the last step (`gradient.rs`).
-    lipschitz: f64,
-    chosen: Vec<u32>,
-    left_out: Vec<u32>,
+    /// Settings.
+    pub settings: LawSettings,
+    solution: Solution,
+    workspace: Workspace,
+}
+
+/// Result of a step, until the next one.
+#[derive(Clone, Debug, Default)]
+struct Solution {
+    /// Impulse of each contact [kg m/s].
     impulses: Vec<DVec3>,
+    /// Angular impulse of each contact's rolling resistance [kg m^2/s].
     couples: Vec<DVec3>,
 }
 
-impl Default for ContactLaw {
-    fn default() -> Self {
-        Self {
-            precision: Precision::default(),
-            guesses_by_tree: true,
-            sliding: Solver::default(),
-            rolling: Solver::default(),
-            memory: LastImpulses::default(),
-            reflections: Reflections::default(),
-            lipschitz: 1.0,
-            chosen: Vec::new(),
-            left_out: Vec::new(),
-            impulses: Vec::new(),
-            couples: Vec::new(),
-        }
-    }
-}
-
-/// First guesses for the next step, for a checkpoint.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct LawState {
-    memory: LastImpulses,
-    lipschitz: f64,
+/// Working storage of a step. It holds nothing between calls.
+#[derive(Clone, Debug, Default)]
+struct Workspace {
+    selection: Selection,
+    reflections: Reflections,
+    /// Solver of contacts without rolling resistance.
+    sliding: Solver<DVec3>,
+    /// Solver of contacts of which one has rolling resistance.
+    rolling: Solver<Rolling>,
 }
 
 impl ContactLaw {
-    /// State that outlives a step. The rest is scratch.
-    pub(crate) fn state(&self) -> LawState {
-        LawState { memory: self.memory.clone(), lipschitz: self.lipschitz }
-    }
-
-    /// Goes on from a checkpoint.
-    pub(crate) fn go_on(&mut self, LawState { memory, lipschitz }: LawState) {
-        (self.memory, self.lipschitz) = (memory, lipschitz);
-    }
-
-    /// A law without memory.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Impulse of each contact in the last step [kg m/s], on j; its opposite acts on i.
     pub fn impulses(&self) -> &[DVec3] {
-        &self.impulses
+        &self.solution.impulses
     }
 
     /// Angular impulse of rolling resistance of each contact in the last step [kg m^2/s], on j; its opposite
     /// acts on i.
     pub fn couples(&self) -> &[DVec3] {
-        &self.couples
+        &self.solution.couples
     }
 
-    /// Forgets the last step: the next one starts without a guess.
-    pub fn forget(&mut self) {
-        self.memory.clear();
-        self.lipschitz = 1.0;
-    }
-
-    /// Takes the bodies from v* to v'. Contacts are sorted by pair, each pair once.
+    /// Takes the bodies from v* to v', and the warm start from the step before to this one. Contacts are
+    /// sorted by pair, each pair once.
     ///
     /// # Panics
     /// If contacts are not sorted, or name no body.
-    pub fn solve(&mut self, bodies: &mut Bodies, contacts: &[Contact], step: Step) -> LawStatistics {
-        let mut statistics = LawStatistics::default();
-        self.impulses.clear();
-        self.impulses.resize(contacts.len(), DVec3::ZERO);
-        self.couples.clear();
-        self.couples.resize(contacts.len(), DVec3::ZERO);
-        let rolls = self.choose(bodies, contacts, step.dt);
-        let limits = (step.dt, 2.0 * step.acceleration * step.dt);
-        (statistics.impact_rounds, statistics.impact_energy) =
-            self.reflections.reflect(bodies, contacts, &self.chosen, limits, &mut self.impulses);
-        if rolls {
-            let mut solver = std::mem::take(&mut self.rolling);
-            self.solve_chosen(&mut solver, bodies, contacts, step, &mut statistics);
-            self.rolling = solver;
-        } else {
-            let mut solver = std::mem::take(&mut self.sliding);
-            self.solve_chosen(&mut solver, bodies, contacts, step, &mut statistics);
-            self.sliding = solver;
-        }
-        statistics.missed = self.left_out.len() as u32;
-        statistics
-    }
-
-    /// Chooses the contacts to solve. Contacts whose particles pass each other without contacts are left out.
-    /// Returns true if a contact resists rolling.
-    fn choose(&mut self, bodies: &Bodies, contacts: &[Contact], dt: f64) -> bool {
-        let look = |(chunk, part): (usize, &[Contact])| {
-            let first = chunk * CHUNK;
-            let mut seen = Seen::default();
-            for (k, contact) in part.iter().enumerate() {
-                let sorted = first + k == 0 || contacts[first + k - 1].pair < contact.pair;
-                assert!(sorted, "contacts must be sorted by pair, each once");
-                let [i, j] = contact.bodies.map(|body| bodies.motion(body));
-                let list = if contact.is_missed(i, j, dt) { &mut seen.left_out } else { &mut seen.chosen };
-                list.push((first + k) as u32);
-                seen.rolls |= contact.material.rolling > 0.0;
-            }
-            seen
-        };
-        let chunks = contacts.par_chunks(CHUNK).enumerate().with_min_len(SERIAL / CHUNK);
-        let all: Vec<Seen> = chunks.map(look).collect();
-        self.chosen.clear();
-        self.left_out.clear();
-        for seen in &all {
-            self.chosen.extend_from_slice(&seen.chosen);
-            self.left_out.extend_from_slice(&seen.left_out);
-        }
-        all.iter().any(|seen| seen.rolls)
-    }
-
-    /// Solves the chosen contacts. Contacts that were left out and now meet are added, and all are solved
-    /// again. Each time fewer are left out, so that this ends.
-    fn solve_chosen<U: Unknown>(
+    pub fn solve(
         &mut self,
-        solver: &mut Solver<U>,
+        warm_start: &mut WarmStart,
         bodies: &mut Bodies,
         contacts: &[Contact],
         step: Step,
-        statistics: &mut LawStatistics,
-    ) {
-        let dt = step.dt;
-        loop {
-            let new = solver.guess(&self.memory, bodies, contacts, &self.chosen, dt);
-            if statistics.solves == 0 {
-                statistics.new = new as u32;
-            }
-            if self.guesses_by_tree && new > 0 {
-                statistics.from_tree |= solver.guess_by_tree(bodies, step);
-            }
-            let tolerance = self.tolerance(&solver.problem, step);
-            let before = statistics.solve.iterations;
-            statistics.solve =
-                solver.descent.run(&mut solver.problem, bodies, &mut self.lipschitz, &tolerance);
-            statistics.solve.iterations += before;
-            statistics.solves += 1;
-            self.memory.keep(contacts, &self.chosen, &solver.descent.impulses, dt);
-            let motion = solver.descent.motion();
-            let chosen = self.chosen.len();
-            self.left_out.retain(|&c| {
-                let [i, j] = contacts[c as usize].bodies.map(|body| motion[body as usize]);
-                let missed = contacts[c as usize].is_missed(i, j, dt);
-                if !missed {
-                    self.chosen.push(c);
-                }
-                missed
-            });
-            if self.chosen.len() == chosen {
-                break;
-            }
-            self.chosen.sort_unstable();
+    ) -> LawStatistics {
+        let Self { settings, solution, workspace } = self;
+        let Workspace { selection, reflections, sliding, rolling } = workspace;
+        solution.clear(contacts.len());
+        selection.choose(bodies, contacts, step.dt);
+        let limits = (step.dt, 2.0 * step.acceleration * step.dt);
+        let (impact_rounds, impact_energy) =
+            reflections.reflect(bodies, contacts, &selection.chosen, limits, &mut solution.impulses);
+        let statistics;
+        if selection.rolls {
+            statistics = rolling.solve(settings, warm_start, selection, bodies, contacts, step);
+            solution.add(contacts, &selection.chosen, rolling.impulses());
+        } else {
+            statistics = sliding.solve(settings, warm_start, selection, bodies, contacts, step);
+            solution.add(contacts, &selection.chosen, sliding.impulses());
         }
-        for (body, motion) in solver.descent.motion().iter().enumerate() {
-            (bodies.velocity[body], bodies.spin[body]) = (motion.linear, motion.angular);
+        LawStatistics { impact_rounds, impact_energy, ..statistics }
+    }
+}
+
+impl Solution {
+    /// No impulses of this many contacts.
+    fn clear(&mut self, contacts: usize) {
+        for column in [&mut self.impulses, &mut self.couples] {
+            column.clear();
+            column.resize(contacts, DVec3::ZERO);
         }
-        for (&c, impulse) in self.chosen.iter().zip(&solver.descent.impulses) {
+    }
+
+    /// Adds the impulses of the contacts `chosen`.
+    fn add<U: Unknown>(&mut self, contacts: &[Contact], chosen: &[u32], impulses: &[U]) {
+        for (&c, impulse) in chosen.iter().zip(impulses) {
             self.impulses[c as usize] += impulse.linear();
             if U::ROLLING {
                 self.couples[c as usize] += impulse.rolling() * contacts[c as usize].lever();
             }
         }
     }
-
-    fn tolerance(&self, problem: &Problem, step: Step) -> Tolerance {
-        let approach = |contact: usize| {
-            let u: DVec3 = problem.relative(contact, &problem.free);
-            -problem.opening(contact, u)
-        };
-        let fastest = reduce::max(problem.rows.len(), 0.0, approach);
-        let Precision { velocity, impact, duality_gap, iterations_max } = self.precision;
-        let velocity = (velocity * step.acceleration * step.dt).max(impact * fastest);
-        Tolerance { velocity, duality_gap, rounding: problem.rounding().max(step.enough), iterations_max }
-    }
 }
-
-/// Selection of the contacts of a chunk.
-#[derive(Default)]
-struct Seen {
-    chosen: Vec<u32>,
-    left_out: Vec<u32>,
-    rolls: bool,
-}
-
-/// Working storage of solves with one kind of unknown.
-#[derive(Clone, Debug, Default)]
-struct Solver<U> {
-    problem: Problem,
-    descent: Descent<U>,
-    tree: Tree,
-    guess: Vec<U>,
-}
-
-impl<U: Unknown> Solver<U> {
-    /// Sets up the problem of a step of length `dt` [s], and a first guess from memory. Returns the number of
-    /// contacts without memory.
-    fn guess(
-        &mut self,
-        memory: &LastImpulses,
-        bodies: &Bodies,
-        contacts: &[Contact],
-        chosen: &[u32],
-        dt: f64,
-    ) -> usize {
-        let Self { problem, descent, .. } = self;
-        problem.set(bodies, contacts, chosen, dt);
-        let new = memory.recall(contacts, chosen, problem, dt, &mut descent.impulses);
-        descent.start(problem, bodies);
-        new
-    }
-
-    /// Adds the tree's impulses for the momentum that the guess lacks, if this lowers f. Returns true if it
-    /// does.
-    fn guess_by_tree(&mut self, bodies: &Bodies, step: Step) -> bool {
-        let Self { problem, descent, tree, guess } = self;
-        let value = descent.value(problem);
-        guess.clone_from(&descent.impulses);
-        let slack = SLACK * step.acceleration * step.dt;
-        tree.add(problem, bodies, descent.motion(), slack, guess);
-        std::mem::swap(&mut descent.impulses, guess);
-        descent.start(problem, bodies);
-        let is_better = descent.value(problem) < value;
-        if !is_better {
-            std::mem::swap(&mut descent.impulses, guess);
-            descent.start(problem, bodies);
-        }
-        is_better
-    }
-}
-
-/// Contacts that open slower than this part of a h join a heap of the first guess.
-const SLACK: f64 = 1e-2;

@@ -9,11 +9,12 @@ use std::f64::consts::PI;
 use amalgam_particles::DVec3;
 
 use crate::contacts::{Candidates, Contacts, approaches};
-use crate::settings::{
-    ContactMethod, CouplingSettings, PairwiseImpulseSettings, PenaltySettings, SphRepulsionSettings,
-};
+use crate::settings::{CouplingSettings, PairwiseImpulseSettings, PenaltySettings, SphRepulsionSettings};
 
-/// Effect of a method on the particles in contact. Memory is kept between steps.
+/// A method that acts on all pairs in contact. The last argument is the length of the step [s].
+pub type PairwiseMethod = fn(&mut PairResponse, &CouplingSettings, &Candidates, &Contacts, f64);
+
+/// Effect of a method on the particles in contact. It is found anew in each step; allocations are kept.
 #[derive(Clone, Debug, Default)]
 pub struct PairResponse {
     /// Particles on which the method acts: candidate indices, ascending, without immovable particles.
@@ -34,48 +35,24 @@ pub struct PairResponse {
 }
 
 impl PairResponse {
-    /// Lets the scene's method act on all pairs in contact, for a step of length `dt` [s].
-    ///
-    /// # Panics
-    /// Under merging and the contact law, which do not act on pairs by themselves.
-    pub fn respond(
+    /// Applies a spring and a damper to each pair that overlaps by delta: the force is F = max(0, k delta - c
+    /// u_n) along the line of centres. u_n is the relative velocity along this line, c = 2 zeta sqrt(k mu),
+    /// and mu is the reduced mass. The force never pulls.
+    pub fn penalty(
         &mut self,
         coupling: &CouplingSettings,
         candidates: &Candidates,
         contacts: &Contacts,
         dt: f64,
     ) {
-        match coupling.method {
-            ContactMethod::MergeSplit | ContactMethod::ContactLaw => {
-                panic!("no response of pairs by themselves")
-            }
-            ContactMethod::Penalty => self.penalty(&coupling.penalty, candidates, contacts, dt),
-            ContactMethod::SphRepulsion => {
-                self.sph_repulsion(&coupling.sph_repulsion, candidates, contacts, dt)
-            }
-            ContactMethod::PairwiseImpulse => {
-                self.pairwise_impulse(&coupling.pairwise_impulse, candidates, contacts);
-            }
-        }
-    }
-
-    /// Applies a spring and a damper to each pair that overlaps by delta: the force is F = max(0, k delta - c
-    /// u_n) along the line of centres. u_n is the relative velocity along this line, c = 2 zeta sqrt(k mu),
-    /// and mu is the reduced mass. The force never pulls.
-    pub fn penalty(
-        &mut self,
-        settings: &PenaltySettings,
-        candidates: &Candidates,
-        contacts: &Contacts,
-        dt: f64,
-    ) {
+        let PenaltySettings { stiffness, damping_ratio } = coupling.penalty;
         self.start(candidates);
         for (i, j) in contacts.pairs() {
             let pair = Pair::new(candidates, i, j);
-            let damping = 2.0 * settings.damping_ratio * (settings.stiffness * pair.reduced_mass).sqrt();
+            let damping = 2.0 * damping_ratio * (stiffness * pair.reduced_mass).sqrt();
             let approach =
                 (candidates.velocity[j as usize] - candidates.velocity[i as usize]).dot(pair.normal);
-            let force = settings.stiffness * (pair.reach - pair.distance) - damping * approach;
+            let force = stiffness * (pair.reach - pair.distance) - damping * approach;
             self.give(i, j, pair.normal * (force.max(0.0) * dt));
         }
         self.finish(candidates, false);
@@ -87,11 +64,12 @@ impl PairResponse {
     /// the force of a pair is V_i V_j (p_i + p_j)/2 |W'|, which conserves momentum.
     pub fn sph_repulsion(
         &mut self,
-        settings: &SphRepulsionSettings,
+        coupling: &CouplingSettings,
         candidates: &Candidates,
         contacts: &Contacts,
         dt: f64,
     ) {
+        let SphRepulsionSettings { strength } = coupling.sph_repulsion;
         self.start(candidates);
         let volume = |i: u32| 4.0 / 3.0 * PI * candidates.radius[i as usize].powi(3);
         // The filling of each candidate is the x component of its working value.
@@ -105,7 +83,7 @@ impl PairResponse {
             let pair = Pair::new(candidates, i, j);
             let slope = 45.0 / (PI * pair.reach.powi(4)) * (1.0 - pair.distance / pair.reach).powi(2);
             let filling = 0.5 * (self.working[i as usize].x + self.working[j as usize].x);
-            let force = volume(i) * volume(j) * settings.strength * filling * slope;
+            let force = volume(i) * volume(j) * strength * filling * slope;
             self.give(i, j, pair.normal * (force * dt));
         }
         self.finish(candidates, false);
@@ -115,13 +93,15 @@ impl PairResponse {
     /// velocities gets the impulse (1 + e) mu |u_n| at once, where mu is the reduced mass.
     pub fn pairwise_impulse(
         &mut self,
-        settings: &PairwiseImpulseSettings,
+        coupling: &CouplingSettings,
         candidates: &Candidates,
         contacts: &Contacts,
+        _dt: f64,
     ) {
+        let PairwiseImpulseSettings { restitution, sweeps } = coupling.pairwise_impulse;
         self.start(candidates);
         self.working.clone_from(&candidates.velocity);
-        for _ in 0..settings.sweeps {
+        for _ in 0..sweeps {
             let mut quiet = true;
             for (i, j) in contacts.pairs() {
                 let (a, b) = (i as usize, j as usize);
@@ -132,7 +112,7 @@ impl PairResponse {
                 let pair = Pair::new(candidates, i, j);
                 // If the centres coincide, the pair parts against its motion.
                 let normal = if pair.distance > 0.0 { pair.normal } else { -u.normalize() };
-                let impulse = normal * (-(1.0 + settings.restitution) * pair.reduced_mass * u.dot(normal));
+                let impulse = normal * (-(1.0 + restitution) * pair.reduced_mass * u.dot(normal));
                 self.working[a] -= impulse / candidates.mass[a];
                 self.working[b] += impulse / candidates.mass[b];
                 self.give(i, j, impulse);

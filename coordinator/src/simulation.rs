@@ -20,8 +20,9 @@ use crate::instruments::summary::{ParticipantSummary, Profile, Summary, WireSumm
 use crate::member::connection::Connection;
 use crate::member::{Member, Part};
 use crate::obstacles::Obstacles;
-use crate::settings::{ContactMethod, CouplingSettings, DomainSettings, ProbeSettings, TimeSettings};
+use crate::settings::{CouplingSettings, DomainSettings, ProbeSettings, TimeSettings};
 use crate::state::clock::{Clock, Limits};
+use crate::state::problem::ContactProblem;
 use crate::state::scratch::{Memory, Scratch};
 use crate::state::surfaces::Surfaces;
 
@@ -83,6 +84,8 @@ pub struct Simulation {
     pub(crate) state_hash: u64,
     pub(crate) memory: Memory,
     pub(crate) scratch: Scratch,
+    /// Contacts of the step under the contact law.
+    pub(crate) problem: ContactProblem,
     pub(crate) instruments: Instruments,
     started: Instant,
     /// Wall time before this process took the run over [s].
@@ -122,9 +125,10 @@ pub enum FrameField {
 
 /// Refuses rotating bodies without the contact law or of implicit participants, several projections, and a
 /// projection under the contact law beside other participants.
-fn check_law(coupling: &CouplingSettings, members: &[Member]) -> Result<(), CoordinatorError> {
+fn check_method(coupling: &CouplingSettings, members: &[Member]) -> Result<(), CoordinatorError> {
+    let method = coupling.method.properties();
     let is_refused = |member: &&Member| {
-        let is_carried = coupling.method == ContactMethod::ContactLaw && member.kind == Integration::Explicit;
+        let is_carried = method.on_surfaces && member.kind == Integration::Explicit;
         member.part.roster.has_bodies() && !is_carried
     };
     if let Some(member) = members.iter().find(is_refused) {
@@ -142,7 +146,7 @@ fn check_law(coupling: &CouplingSettings, members: &[Member]) -> Result<(), Coor
              touch: put both into one participant, or compute one of them by an explicit method"
         )));
     }
-    if coupling.method != ContactMethod::ContactLaw || members.len() == 1 {
+    if method.couples_projections || members.len() == 1 {
         return Ok(());
     }
     match members.iter().find(|member| member.kind == Integration::Projection) {
@@ -158,7 +162,7 @@ fn check_law(coupling: &CouplingSettings, members: &[Member]) -> Result<(), Coor
 /// Refuses obstacles without the contact law, and an obstacle that has the name of a participant.
 fn check_obstacles(plan: &Plan, names: &[String]) -> Result<(), CoordinatorError> {
     let Some(first) = plan.domain.obstacles.first() else { return Ok(()) };
-    if plan.coupling.method != ContactMethod::ContactLaw {
+    if !plan.coupling.method.properties().on_surfaces {
         return Err(CoordinatorError::Scene(format!(
             "obstacle {} is for the contact law: write method = \"contact-law\" under [coupling]",
             first.name
@@ -213,7 +217,7 @@ impl Simulation {
         let members: Vec<Member> = parts
             .map(|((connection, table), tracked)| Member::new(connection, table, &grids, tracked))
             .collect();
-        check_law(&plan.coupling, &members)?;
+        check_method(&plan.coupling, &members)?;
         check_obstacles(&plan, &names)?;
         let energy = EnergyAccount::new(&members, plan.domain.gravity, plan.time.duration);
         let mut this = Self {
@@ -230,6 +234,7 @@ impl Simulation {
             state_hash: 0,
             memory: Memory::default(),
             scratch: Scratch::default(),
+            problem: ContactProblem::default(),
             instruments: Instruments::new(probes, energy),
             started: Instant::now(),
             wall_before: 0.0,

@@ -4,18 +4,20 @@ mod begin;
 mod commit;
 pub(crate) mod contact;
 mod exchange;
+mod pairwise;
 mod stage;
 mod work;
 
 use std::time::Instant;
 
 use amalgam_particles::text::number;
-use amalgam_proto::contract::Totals;
+use amalgam_proto::contract::{Integration, Totals};
 
 use crate::error::CoordinatorError;
 use crate::instruments::View;
-use crate::instruments::energy::{UnaccountedEnergy, is_guarded};
+use crate::instruments::energy::UnaccountedEnergy;
 use crate::instruments::record::StepRecord;
+use crate::pairwise::PairResponse;
 use crate::settings::ContactMethod;
 use crate::simulation::Simulation;
 
@@ -38,10 +40,12 @@ impl Simulation {
         let start = Instant::now();
         self.start_step()?;
         self.begin()?;
-        if self.plan.coupling.method == ContactMethod::ContactLaw {
-            self.contact()?;
-        } else {
-            self.merge_and_split()?;
+        match self.plan.coupling.method {
+            ContactMethod::MergeSplit => self.merge_and_split()?,
+            ContactMethod::ContactLaw => self.contact()?,
+            ContactMethod::Penalty => self.act_on_pairs(PairResponse::penalty)?,
+            ContactMethod::SphRepulsion => self.act_on_pairs(PairResponse::sph_repulsion)?,
+            ContactMethod::PairwiseImpulse => self.act_on_pairs(PairResponse::pairwise_impulse)?,
         }
         self.commit()?;
         self.end_step(start)
@@ -62,6 +66,7 @@ impl Simulation {
             }
         }
         self.split();
+        self.remember_impulses(&[Integration::Projection]);
         Ok(())
     }
 
@@ -186,12 +191,12 @@ impl Simulation {
             members: &self.members,
             candidates: &self.memory.candidates,
             contacts: &self.scratch.contacts,
-            beside: self.scratch.problem.beside(),
+            beside: self.problem.beside(),
             record: &record,
             works: &self.scratch.works,
             gravity: self.plan.domain.gravity,
         });
-        match unaccounted.filter(|_| is_guarded(&self.plan.coupling)) {
+        match unaccounted.filter(|_| self.plan.coupling.conserves_energy()) {
             Some(unaccounted) => Err(self.energy_error(unaccounted, record.step)),
             None => Ok(record),
         }

@@ -30,7 +30,7 @@ fn a_block_rests_below_the_critical_angle_and_slides_above() {
     let (dt, steps) = (1e-3, 1000);
     let mut rests = block(26.5, 0.5);
     let mut slides = block(26.63, 0.5);
-    slides.law.precision.velocity = 1e-9;
+    slides.law.settings.precision.velocity = 1e-9;
     for _ in 0..steps {
         rests.step(dt);
         slides.step(dt);
@@ -79,7 +79,7 @@ fn balls_roll_by_two_fifths_and_two_sevenths() {
     );
 
     let mut world = World::new(slope(0.0), 0.1);
-    world.law.precision.velocity = 1e-9;
+    world.law.settings.precision.velocity = 1e-9;
     world.push(DVec3::Z * 0.3, DVec3::X, 1.5, 0.3, Spin::Ball);
     world.plane(DVec3::ZERO, DVec3::Z);
     for _ in 0..1000 {
@@ -97,7 +97,7 @@ fn rolling_resistance_holds_and_brakes() {
     let ball = |degrees: f64, speed: f64| {
         let mut world = World::new(slope(degrees), 0.8);
         world.material.rolling = 0.1;
-        world.law.precision.velocity = 1e-9;
+        world.law.settings.precision.velocity = 1e-9;
         world.push(DVec3::Z * 0.3, DVec3::X * speed, 1.5, 0.3, Spin::Ball);
         world.plane(DVec3::ZERO, DVec3::Z);
         world.bodies.spin[0].y = speed / 0.3;
@@ -179,7 +179,7 @@ fn a_tower_that_falls_is_not_taken_for_one_that_stands() {
         [(160, 1.0, false), (160, 1000.0, false), (20, 1.0, true), (160, 1.0, true), (160, 1000.0, true)]
     {
         let mut world = tower(count, heavy);
-        world.law.guesses_by_tree = by_tree;
+        world.law.settings.guesses_by_tree = by_tree;
         let dt = 1e-3;
         let statistics = world.step(dt);
         let fastest = world.bodies.velocity.iter().map(|v| v.length()).fold(0.0, f64::max);

@@ -7,7 +7,7 @@ mod cloud;
 mod grains;
 
 use amalgam_coordinator::law::{
-    ContactLaw, Step,
+    ContactLaw, LawStatistics, Step, WarmStart,
     bodies::{Bodies, InverseInertia},
     contact::{Contact, ContactMaterial, Sphere},
     response::{LowRank, Response, Term},
@@ -90,7 +90,7 @@ fn bits_are_equal_on_any_number_of_threads() {
             world.material.restitution = 0.3;
             world.gravity = DVec3::NEG_Z;
             for _ in 0..2 {
-                world.law.precision.iterations_max = 100;
+                world.law.settings.precision.iterations_max = 100;
                 world.step(1e-2);
             }
             assert!(world.contacts.len() > 4096, "{}", world.contacts.len());
@@ -115,9 +115,14 @@ fn bits_do_not_depend_on_the_order_of_discovery() {
         contacts.sort_by_key(|c| random::bits(&[shuffle, c.pair.0, c.pair.1]));
         contacts.sort_by_key(|c| c.pair);
         let mut bodies = world.bodies.clone();
-        let mut law = ContactLaw::new();
+        let (mut law, mut warm_start) = (ContactLaw::default(), WarmStart::default());
         for _ in 0..3 {
-            law.solve(&mut bodies, &contacts, Step { dt: 1e-2, acceleration: 0.0, enough: 0.0 });
+            law.solve(
+                &mut warm_start,
+                &mut bodies,
+                &contacts,
+                Step { dt: 1e-2, acceleration: 0.0, enough: 0.0 },
+            );
         }
         bodies.velocity.iter().flat_map(|v| v.to_array()).map(f64::to_bits).collect::<Vec<_>>()
     };
@@ -125,15 +130,40 @@ fn bits_do_not_depend_on_the_order_of_discovery() {
     assert_eq!(solve(1), solve(2));
 }
 
+/// A step without first guesses.
+fn solve_cold(bodies: &mut Bodies, contacts: &[Contact], step: Step) -> LawStatistics {
+    ContactLaw::default().solve(&mut WarmStart::default(), bodies, contacts, step)
+}
+
+/// All memory is in the warm start: a new solver in every step gives equal bits, a new warm start does not.
+#[test]
+fn a_new_solver_goes_on_from_the_warm_start() {
+    let run = |renew: fn(&mut World)| {
+        let mut world = cloud(7, 300, 10.0, Spin::Ball);
+        world.material.restitution = 0.3;
+        world.gravity = DVec3::NEG_Z;
+        for step in 0..6 {
+            // The solvers with and without rolling resistance take turns.
+            world.material.rolling = if step % 2 == 0 { 0.1 } else { 0.0 };
+            renew(&mut world);
+            world.step(1e-2);
+        }
+        assert!(world.contacts.len() > 100, "{}", world.contacts.len());
+        world.bits()
+    };
+    let kept = run(|_| ());
+    assert!(run(|world| world.law = ContactLaw::default()) == kept);
+    assert!(run(|world| world.warm_start = WarmStart::default()) != kept);
+}
+
 #[test]
 fn no_contacts_change_nothing() {
     let mut world = cloud(3, 10, 1.0, Spin::Ball);
     let before = world.bits();
     let Bodies { velocity, .. } = world.bodies.clone();
-    let statistics = world.law.solve(&mut world.bodies, &[], Step { dt: 1e-3, acceleration: G, enough: 0.0 });
+    let statistics = world.solve(Step { dt: 1e-3, acceleration: G, enough: 0.0 });
     assert!(statistics.solve.converged && world.bodies.velocity == velocity && world.bits() == before);
-    let nothing =
-        ContactLaw::new().solve(&mut Bodies::default(), &[], Step { dt: 1e-3, acceleration: G, enough: 0.0 });
+    let nothing = solve_cold(&mut Bodies::default(), &[], Step { dt: 1e-3, acceleration: G, enough: 0.0 });
     assert_eq!(nothing.solve.energy, 0.0);
 }
 
@@ -145,7 +175,7 @@ fn glued_pairs_move_as_a_merged_particle() {
     for (ratio, count) in [(1.0, 2), (1e6, 2), (3.0, 7), (1e3, 12)] {
         let mut world = World::new(DVec3::ZERO, 0.0);
         world.material.glued = true;
-        world.law.precision.impact = 1e-12;
+        world.law.settings.precision.impact = 1e-12;
         let mut mean = (0.0, DVec3::ZERO);
         for k in 0..count {
             let (mass, v) = (if k % 2 == 0 { 1.0 } else { ratio }, DVec3::new(k as f64, -(k as f64), 1.0));
@@ -188,7 +218,7 @@ fn a_rigid_body_of_two_balls_turns_by_its_tensor() {
     let other = Sphere { name: 2, body: ball, centre: hits, offset: DVec3::ZERO, radius: 0.5 };
     let material = ContactMaterial { restitution: 1.0, ..ContactMaterial::default() };
     let contact = Contact::between_spheres(&end, &other, &bodies, material);
-    ContactLaw::new().solve(&mut bodies, &[contact], Step { dt: 1e-3, acceleration: 0.0, enough: 0.0 });
+    solve_cold(&mut bodies, &[contact], Step { dt: 1e-3, acceleration: 0.0, enough: 0.0 });
     // The bar answers at its end like the mass of one ball: the two swap velocities.
     let at_end = bodies.motion(bar).at(DVec3::X * half);
     assert!((at_end - DVec3::NEG_Z).length() < 1e-12, "{at_end}");
@@ -215,8 +245,7 @@ fn contacts_answer_to_a_response_of_low_rank() {
     };
     let (held, ball) = (sphere(0, 0.0, 0.0), sphere(2, 0.0, 0.99));
     let contact = Contact::between_spheres(&held, &ball, &bodies, ContactMaterial::default());
-    let statistics =
-        ContactLaw::new().solve(&mut bodies, &[contact], Step { dt: 1e-3, acceleration: 0.0, enough: 0.0 });
+    let statistics = solve_cold(&mut bodies, &[contact], Step { dt: 1e-3, acceleration: 0.0, enough: 0.0 });
     // Mass 1 at -4 against mass 2 at rest.
     for v in &bodies.velocity {
         assert!((v.z + 4.0 / 3.0).abs() < 1e-8, "{:?}", bodies.velocity);

@@ -5,15 +5,15 @@ use std::f64::consts::PI;
 use amalgam_coordinator::{
     CouplingSettings,
     contacts::{Candidates, ContactFinder},
-    pairwise::PairResponse,
-    settings::{ContactMethod, PairwiseImpulseSettings, PenaltySettings, SphRepulsionSettings},
+    pairwise::{PairResponse, PairwiseMethod},
+    settings::{PairwiseImpulseSettings, PenaltySettings, SphRepulsionSettings},
 };
 use amalgam_particles::{DVec3, PairFinder, ParticleId, Spheres, random};
 use proptest::prelude::*;
 
-fn settings(method: ContactMethod) -> CouplingSettings {
-    CouplingSettings { method, ..CouplingSettings::default() }
-}
+const PENALTY: PairwiseMethod = PairResponse::penalty;
+const SPH_REPULSION: PairwiseMethod = PairResponse::sph_repulsion;
+const PAIRWISE_IMPULSE: PairwiseMethod = PairResponse::pairwise_impulse;
 
 fn push(candidates: &mut Candidates, position: DVec3, velocity: DVec3, mass: f64, radius: f64) {
     candidates.participant.push(0);
@@ -33,13 +33,17 @@ fn two(masses: [f64; 2]) -> Candidates {
 }
 
 /// A step of free particles; says whether any pair was in contact.
-fn step(candidates: &mut Candidates, settings: &CouplingSettings, dt: f64) -> bool {
+fn step(
+    candidates: &mut Candidates,
+    (method, settings): (PairwiseMethod, &CouplingSettings),
+    dt: f64,
+) -> bool {
     let mut finder = ContactFinder::new();
     let spheres = Spheres { position: &candidates.position, radius: &candidates.radius, class: None };
     let contacts = finder.detect(candidates, PairFinder::new().find(spheres, |_, _| true));
     let touching = contacts.pairs().next().is_some();
     let mut response = PairResponse::default();
-    response.respond(settings, candidates, contacts, dt);
+    method(&mut response, settings, candidates, contacts, dt);
     for (at, &i) in response.members.iter().enumerate() {
         let i = i as usize;
         candidates.velocity[i] = response.velocity[at] + response.impulse[at] / candidates.mass[i];
@@ -52,10 +56,10 @@ fn step(candidates: &mut Candidates, settings: &CouplingSettings, dt: f64) -> bo
 
 /// Lets two balls collide: time in contact [s], speed of parting [m/s], and the largest relative change of
 /// energy.
-fn collide(candidates: &mut Candidates, settings: &CouplingSettings, dt: f64) -> (f64, f64) {
+fn collide(candidates: &mut Candidates, method: (PairwiseMethod, &CouplingSettings), dt: f64) -> (f64, f64) {
     let mut contact = 0;
     for _ in 0..1_000_000 {
-        let touching = step(candidates, settings, dt);
+        let touching = step(candidates, method, dt);
         contact += u64::from(touching);
         if contact > 0 && !touching {
             return (contact as f64 * dt, (candidates.velocity[1] - candidates.velocity[0]).x);
@@ -80,13 +84,13 @@ fn energy(candidates: &Candidates) -> f64 {
 
 #[test]
 fn a_spring_without_damping_takes_half_a_period_and_gives_all_energy_back() {
-    let mut coupling = settings(ContactMethod::Penalty);
-    coupling.penalty = PenaltySettings { stiffness: 5e3, damping_ratio: 0.0 };
+    let penalty = PenaltySettings { stiffness: 5e3, damping_ratio: 0.0 };
+    let coupling = CouplingSettings { penalty, ..CouplingSettings::default() };
     for masses in [[1.0, 1.0], [0.1, 3.0], [1.0, f64::INFINITY]] {
         let mut candidates = two(masses);
         let before = candidates.velocity[1].x - candidates.velocity[0].x;
         let reduced = masses[0] / (1.0 + masses[0] / masses[1]);
-        let (time, parting) = collide(&mut candidates, &coupling, 1e-5);
+        let (time, parting) = collide(&mut candidates, (PENALTY, &coupling), 1e-5);
         let expected = PI * (reduced / 5e3).sqrt();
         assert!((time / expected - 1.0).abs() < 0.01, "{masses:?}: {time} s, not {expected} s");
         assert!((parting / -before - 1.0).abs() < 0.01, "{masses:?}: {parting} m/s after {before} m/s");
@@ -100,10 +104,10 @@ fn a_spring_without_damping_takes_half_a_period_and_gives_all_energy_back() {
 /// oscillator.
 #[test]
 fn a_damped_spring_has_the_restitution_of_the_damped_oscillator() {
-    let mut coupling = settings(ContactMethod::Penalty);
+    let mut coupling = CouplingSettings::default();
     for damping_ratio in [0.05f64, 0.3, 0.7] {
         coupling.penalty = PenaltySettings { stiffness: 5e3, damping_ratio };
-        let (_, parting) = collide(&mut two([1.0, 2.0]), &coupling, 1e-6);
+        let (_, parting) = collide(&mut two([1.0, 2.0]), (PENALTY, &coupling), 1e-6);
         let s = (1.0 - damping_ratio * damping_ratio).sqrt();
         let phase = (2.0 * damping_ratio * s).atan2(2.0 * damping_ratio * damping_ratio - 1.0);
         let expected = 2.0 * (-damping_ratio * phase / s).exp();
@@ -113,23 +117,23 @@ fn a_damped_spring_has_the_restitution_of_the_damped_oscillator() {
 
 #[test]
 fn pressure_gives_all_energy_back() {
-    let mut coupling = settings(ContactMethod::SphRepulsion);
-    coupling.sph_repulsion = SphRepulsionSettings { strength: 1e7 };
+    let sph_repulsion = SphRepulsionSettings { strength: 1e7 };
+    let coupling = CouplingSettings { sph_repulsion, ..CouplingSettings::default() };
     let mut candidates = two([1.0, 2.0]);
     let before = energy(&candidates);
-    let (time, parting) = collide(&mut candidates, &coupling, 1e-6);
+    let (time, parting) = collide(&mut candidates, (SPH_REPULSION, &coupling), 1e-6);
     assert!(time > 1e-4 && (parting / 2.0 - 1.0).abs() < 0.01, "{time} s, {parting} m/s");
     assert!((energy(&candidates) / before - 1.0).abs() < 0.01);
 }
 
 #[test]
 fn impulses_have_the_restitution_they_are_told() {
-    let mut coupling = settings(ContactMethod::PairwiseImpulse);
+    let mut coupling = CouplingSettings::default();
     for restitution in [0.0, 0.4, 1.0] {
         coupling.pairwise_impulse = PairwiseImpulseSettings { restitution, sweeps: 5 };
         let mut candidates = two([1.0, 7.0]);
         candidates.position[1].x = 0.19;
-        step(&mut candidates, &coupling, 1e-6);
+        step(&mut candidates, (PAIRWISE_IMPULSE, &coupling), 1e-6);
         let parting = (candidates.velocity[1] - candidates.velocity[0]).x;
         assert!((parting - 2.0 * restitution).abs() < 1e-12, "{restitution}: {parting} m/s");
     }
@@ -143,7 +147,7 @@ fn newtons_cradle_passes_the_impulse_on() {
         let speed = if i == 0 { 1.0 } else { 0.0 };
         push(&mut candidates, DVec3::X * (0.199 * f64::from(i)), DVec3::X * speed, 1.0, 0.1);
     }
-    step(&mut candidates, &settings(ContactMethod::PairwiseImpulse), 1e-6);
+    step(&mut candidates, (PAIRWISE_IMPULSE, &CouplingSettings::default()), 1e-6);
     let speeds: Vec<f64> = candidates.velocity.iter().map(|v| v.x).collect();
     for (speed, expected) in speeds.iter().zip([0.0, 0.0, 0.0, 0.0, 1.0]) {
         assert!((speed - expected).abs() < 1e-12, "{speeds:?}");
@@ -155,7 +159,7 @@ proptest! {
     /// finite.
     #[test]
     fn momentum_is_kept(seed: u64, count in 2usize..60, method in 0usize..3) {
-        let method = [ContactMethod::Penalty, ContactMethod::SphRepulsion, ContactMethod::PairwiseImpulse][method];
+        let method = [PENALTY, SPH_REPULSION, PAIRWISE_IMPULSE][method];
         let noise = |i: usize, purpose: u64| 2.0 * random::uniform_f64(&[seed, i as u64, purpose]) - 1.0;
         let vector = |i: usize, purpose: u64| DVec3::from_array([0, 1, 2].map(|k| noise(i, purpose + k)));
         let mut candidates = Candidates::default();
@@ -166,7 +170,7 @@ proptest! {
         }
         let before = momentum(&candidates);
         let scale: f64 = candidates.mass.iter().zip(&candidates.velocity).map(|(m, v)| m * v.length()).sum();
-        step(&mut candidates, &settings(method), 1e-3);
+        step(&mut candidates, (method, &CouplingSettings::default()), 1e-3);
         let after = momentum(&candidates);
         prop_assert!(after.is_finite());
         prop_assert!((after - before).length() <= 1e-12 * scale.max(after.length()), "{before} {after}");

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use super::View;
 use crate::member::Member;
-use crate::settings::{ContactMethod, CouplingSettings, Synchronise};
 
 /// Part of the energy in play that may come from no accounted source before a run ends.
 ///
@@ -248,16 +247,5 @@ impl EnergyAccount {
             unaccounted_relative_max: self.unaccounted_relative,
             participants: participants.collect(),
         }
-    }
-}
-
-/// True if energy from no accounted source ends a run with this coupling. The methods for comparison are left
-/// out, since they store energy in contacts that no participant reports. Averaging is left out, since it
-/// counts forces more than once and so creates energy.
-pub(crate) fn is_guarded(coupling: &CouplingSettings) -> bool {
-    match coupling.method {
-        ContactMethod::ContactLaw => true,
-        ContactMethod::MergeSplit => coupling.synchronise == Synchronise::Impulse,
-        _ => false,
     }
 }

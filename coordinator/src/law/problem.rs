@@ -28,7 +28,8 @@ pub(crate) struct Row {
     pub(crate) kind: Kind,
 }
 
-/// The contacts of a step and which of them each body has. Memory is kept between steps.
+/// The contacts of a step and which of them each body has. It is set up anew for each solve; allocations are
+/// kept.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Problem {
     pub(crate) rows: Vec<Row>,

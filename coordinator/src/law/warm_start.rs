@@ -12,6 +12,24 @@ use super::problem::Problem;
 use super::tasks::{CHUNK, SERIAL};
 use super::unknown::Unknown;
 
+/// Memory of the solver that outlives a step. Checkpoints hold it. The default is the memory of a solver that
+/// has taken no step.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct WarmStart {
+    /// Impulses of the contacts in the last step.
+    #[serde(rename = "memory")]
+    pub(crate) impulses: LastImpulses,
+    /// Bound L on the eigenvalues of D^-1 W in the last step (`gradient.rs`).
+    pub(crate) lipschitz: f64,
+}
+
+impl Default for WarmStart {
+    fn default() -> Self {
+        Self { impulses: LastImpulses::default(), lipschitz: 1.0 }
+    }
+}
+
 /// Impulses of contacts in the last step, sorted by pair.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -39,11 +57,6 @@ impl LastImpulses {
             Remembered { pair, normal, linear: impulse.linear(), rolling: impulse.rolling() }
         });
         kept.collect_into_vec(&mut self.remembered);
-    }
-
-    /// Forgets everything.
-    pub(crate) fn clear(&mut self) {
-        self.remembered.clear();
     }
 
     /// Guesses the impulses of the contacts `chosen`, for a step of length `dt` [s], and returns the number

@@ -6,7 +6,8 @@ use super::contact::ContactSettings;
 use super::fault::Fault;
 use super::pairwise::{PairwiseImpulseSettings, PenaltySettings, SphRepulsionSettings};
 
-/// Method by which particles in contact affect each other.
+/// Method by which particles in contact affect each other. A new method is a variant with its properties, and
+/// an arm in `Simulation::step`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContactMethod {
@@ -22,6 +23,54 @@ pub enum ContactMethod {
     SphRepulsion,
     /// An impulse for each pair that approaches, one pair after the other [Guendelman2003].
     PairwiseImpulse,
+}
+
+/// Properties of a method. Methods differ in their properties and in their way through a step, and nothing
+/// else asks for a method by its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MethodProperties {
+    /// Contacts are all pairs that may touch within the step. With `false`, contacts are the pairs that
+    /// intersect at the start of the step.
+    pub(crate) looks_ahead: bool,
+    /// A contact joins places on two surfaces, with a normal and friction. Bodies turn about such places, and
+    /// obstacles have surfaces but no particles. With `false`, a contact joins two particles.
+    pub(crate) on_surfaces: bool,
+    /// Particles in contact merge to groups, and each participant answers for its part of a group. With
+    /// `false`, a group has one participant.
+    pub(crate) merges: bool,
+    /// A pressure projection may touch other participants.
+    pub(crate) couples_projections: bool,
+    /// Contacts give no energy, and store none that no participant reports.
+    pub(crate) conserves_energy: bool,
+}
+
+impl ContactMethod {
+    /// The method's properties.
+    pub(crate) fn properties(self) -> MethodProperties {
+        match self {
+            Self::MergeSplit => MethodProperties {
+                looks_ahead: false,
+                on_surfaces: false,
+                merges: true,
+                couples_projections: true,
+                conserves_energy: true,
+            },
+            Self::ContactLaw => MethodProperties {
+                looks_ahead: true,
+                on_surfaces: true,
+                merges: false,
+                couples_projections: false,
+                conserves_energy: true,
+            },
+            Self::Penalty | Self::SphRepulsion | Self::PairwiseImpulse => MethodProperties {
+                looks_ahead: false,
+                on_surfaces: false,
+                merges: false,
+                couples_projections: true,
+                conserves_energy: false,
+            },
+        }
+    }
 }
 
 /// `[coupling]`: how particles of different participants affect each other (`docs/theory/coupling.md`).
@@ -171,15 +220,22 @@ pub enum SplitRule {
 }
 
 impl CouplingSettings {
+    /// True if energy from no accounted source ends a run. Averaging is left out, since it counts forces more
+    /// than once and so creates energy.
+    pub(crate) fn conserves_energy(&self) -> bool {
+        self.method.properties().conserves_energy && self.synchronise == Synchronise::Impulse
+    }
+
     /// Faults in the values.
     pub fn faults(&self) -> Vec<Fault> {
+        let MethodProperties { on_surfaces, merges, .. } = self.method.properties();
         let mut faults = Vec::new();
         for (key, value) in [("alpha", self.alpha.unwrap_or(1.0)), ("beta", self.beta), ("slip", self.slip)] {
             if !(0.0..=1.0).contains(&value) {
                 faults.push(Fault::new(key, format!("{key} is {value}, but must be between 0 and 1")));
             }
         }
-        if self.method == ContactMethod::ContactLaw && self.slip != 1.0 {
+        if on_surfaces && self.slip != 1.0 {
             faults.push(Fault::new(
                 "slip",
                 "slip is a factor of merging and no friction: under the contact law leave it out and write friction = 0.3 \
@@ -201,7 +257,7 @@ impl CouplingSettings {
         faults.extend(self.penalty.faults());
         faults.extend(self.sph_repulsion.faults());
         faults.extend(self.pairwise_impulse.faults());
-        if self.method != ContactMethod::MergeSplit && self.synchronise == Synchronise::Average {
+        if !merges && self.synchronise == Synchronise::Average {
             faults.push(Fault::new(
                 "synchronise",
                 "synchronise = \"average\" goes with method = \"merge-split\" only",

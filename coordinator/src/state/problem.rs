@@ -7,16 +7,21 @@ use rayon::prelude::*;
 
 use super::surfaces::Surfaces;
 use crate::contacts::Candidates;
-use crate::law::ContactLaw;
 use crate::law::bodies::{Bodies, InverseInertia, Motion};
 use crate::law::contact::{Contact, Plane, Sphere, outruns};
+use crate::law::{ContactLaw, LawStatistics, Step, WarmStart};
 use crate::member::Member;
 use crate::obstacles::{Beside, Obstacles};
 
-/// The contacts of a step and the bodies that have them.
+/// The contacts of a step, the bodies that have them, and the solver of their impulses. It is working storage
+/// and may be replaced by a new one before any step.
 #[derive(Debug, Default)]
 pub(crate) struct ContactProblem {
+    /// Contacts of `pairs`, then contacts with obstacles.
     pub(crate) contacts: Vec<Contact>,
+    /// Pairs of candidates that may touch in the step, ascending.
+    pairs: Vec<(u32, u32)>,
+    pub(crate) law: ContactLaw,
     /// First the movable bodies, ordered by their smallest candidate: body k is group k. Then each immovable
     /// candidate.
     pub(crate) bodies: Bodies,
@@ -113,6 +118,8 @@ impl ContactProblem {
     /// Lists the bodies of the candidates in `pairs` and beside obstacles. A candidate is a body without spin
     /// unless its participant has bodies.
     pub(crate) fn list_bodies(&mut self, candidates: &Candidates, pairs: &[(u32, u32)], parts: &[Member]) {
+        self.pairs.clear();
+        self.pairs.extend_from_slice(pairs);
         self.body_of.clear();
         self.body_of.resize(candidates.len(), NO_BODY);
         let touching = self.touching.iter().map(|touching| touching.candidate);
@@ -170,14 +177,9 @@ impl ContactProblem {
         }
     }
 
-    /// Lists the contacts of these pairs of candidates.
-    pub(crate) fn list_contacts(
-        &mut self,
-        candidates: &Candidates,
-        pairs: &[(u32, u32)],
-        surfaces: &Surfaces,
-    ) {
-        let Self { contacts, bodies, body_of, .. } = self;
+    /// Lists the contacts of the pairs of candidates.
+    pub(crate) fn list_contacts(&mut self, candidates: &Candidates, surfaces: &Surfaces) {
+        let Self { contacts, pairs, bodies, body_of, .. } = self;
         contacts.clear();
         contacts.extend(pairs.iter().map(|&(i, j)| {
             let sphere = |i: u32| Sphere {
@@ -243,10 +245,10 @@ impl ContactProblem {
 
     /// Sets the places of contacts on bodies, once the bodies are known. Contacts of two bodies without
     /// rotation have no rolling resistance.
-    pub(crate) fn place_contacts(&mut self, candidates: &Candidates, pairs: &[(u32, u32)]) {
-        let Self { contacts, bodies, centre, touching, .. } = self;
+    pub(crate) fn place_contacts(&mut self, candidates: &Candidates) {
+        let Self { contacts, pairs, bodies, centre, touching, .. } = self;
         let place = |i: u32, body: u32| candidates.position[i as usize] - centre[body as usize];
-        for (contact, &(i, j)) in contacts.iter_mut().zip(pairs) {
+        for (contact, &(i, j)) in contacts.iter_mut().zip(&*pairs) {
             contact.offset = [place(i, contact.bodies[0]), place(j, contact.bodies[1])];
         }
         for (contact, touching) in contacts[pairs.len()..].iter_mut().zip(&*touching) {
@@ -297,10 +299,16 @@ impl ContactProblem {
         mean.sqrt() / dt
     }
 
+    /// Solves for the impulses of the contacts, which take the bodies to their velocities at the end of the
+    /// step.
+    pub(crate) fn solve(&mut self, warm_start: &mut WarmStart, step: Step) -> LawStatistics {
+        self.law.solve(warm_start, &mut self.bodies, &self.contacts, step)
+    }
+
     /// Energy that the contacts took [J]: minus the work of their impulses and couples, each times the mean
     /// of the relative velocities before and after the step.
-    pub(crate) fn dissipated(&self, law: &ContactLaw) -> f64 {
-        let impulses = law.impulses().iter().zip(law.couples());
+    pub(crate) fn dissipated(&self) -> f64 {
+        let impulses = self.law.impulses().iter().zip(self.law.couples());
         let works = self.contacts.iter().zip(impulses).map(|(contact, (impulse, couple))| {
             let [i, j] = contact.bodies;
             let [first, second] = contact.arms();
@@ -316,8 +324,8 @@ impl ContactProblem {
 
     /// Work of immovable bodies on bodies that touch them [J]: the sum of p . V, with p the impulse that an
     /// immovable body of velocity V gives.
-    pub(crate) fn by_immovable(&self, law: &ContactLaw) -> f64 {
-        let works = self.contacts.iter().zip(law.impulses()).map(|(contact, impulse)| {
+    pub(crate) fn by_immovable(&self) -> f64 {
+        let works = self.contacts.iter().zip(self.law.impulses()).map(|(contact, impulse)| {
             let [i, j] = contact.bodies;
             let is_immovable = |body: u32| body as usize >= self.movable;
             let velocity = |body: u32| self.before[body as usize].linear;

@@ -2,17 +2,16 @@
 
 use amalgam_particles::{DVec3, ParticleId};
 
-use super::problem::ContactProblem;
 use crate::contacts::{Candidates, ContactFinder, Contacts, Ranked};
 use crate::instruments::energy::Works;
 use crate::instruments::record::StepRecord;
-use crate::law::ContactLaw;
+use crate::law::WarmStart;
 use crate::merging::merge::Forest;
 use crate::pairwise::PairResponse;
 use crate::synchronise::{Share, Synchronised};
 
-/// Memory that outlives a step. Checkpoints hold the impulses, on which the bits of later steps depend. The
-/// rest is found again.
+/// Memory that outlives a step. Checkpoints hold `warm_start` and `last_impulse`, on which the bits of later
+/// steps depend. The rest is found again.
 #[derive(Default)]
 pub(crate) struct Memory {
     /// Part of their radius by which each participant's spheres counted as larger when near pairs were last
@@ -26,8 +25,8 @@ pub(crate) struct Memory {
     pub(crate) order: Vec<Vec<u32>>,
     /// Particles that were near obstacles when near pairs were last listed, ascending.
     pub(crate) near_obstacles: Vec<(u16, ParticleId)>,
-    /// The impulses of contacts.
-    pub(crate) law: ContactLaw,
+    /// First guesses of the contact law.
+    pub(crate) warm_start: WarmStart,
     /// Smallest distance within which contacts of each participant's particles are sought [radii].
     pub(crate) reach: Vec<f64>,
     /// Time ahead for which participants sought contacts among their own particles [s].
@@ -54,7 +53,6 @@ pub(crate) struct Scratch {
     pub(crate) receding: Vec<(u32, u32)>,
     pub(crate) forest: Forest,
     pub(crate) response: PairResponse,
-    pub(crate) problem: ContactProblem,
     /// Each participant's part of the groups.
     pub(crate) shares: Vec<Share>,
     pub(crate) assignments: Vec<Assignment>,

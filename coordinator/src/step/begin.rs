@@ -13,7 +13,6 @@ use crate::instruments::clocks::Phase;
 use crate::law::contact::reach;
 use crate::member::Part;
 use crate::member::roster::Roster;
-use crate::settings::ContactMethod;
 use crate::simulation::Simulation;
 use crate::state::scratch::Memory;
 
@@ -66,9 +65,9 @@ impl Simulation {
 
     /// True if the particles that were asked for cover this step.
     fn reaches_far_enough(&self, reaches: &[f64]) -> bool {
-        let is_law = self.plan.coupling.method == ContactMethod::ContactLaw;
+        let looks_ahead = self.plan.coupling.method.properties().looks_ahead;
         self.memory.reach.iter().zip(reaches).all(|(listed, now)| now <= listed)
-            && (!is_law || self.scratch.dt <= self.memory.horizon)
+            && (!looks_ahead || self.scratch.dt <= self.memory.horizon)
     }
 
     /// True if a particle was immovable in the last step and no longer is.
@@ -84,7 +83,7 @@ impl Simulation {
     /// Largest distance from its surface at which a particle of each participant may meet others in this step
     /// [radii]: 2 (|v|/r + g h/r_min) h. It is 0 if only particles that intersect are contacts.
     fn reaches(&self) -> Vec<f64> {
-        if self.plan.coupling.method != ContactMethod::ContactLaw {
+        if !self.plan.coupling.method.properties().looks_ahead {
             return vec![0.0; self.members.len()];
         }
         let dt = self.scratch.dt;
@@ -169,11 +168,9 @@ impl Simulation {
     /// sends all corners of its triangles.
     fn interest(&self, participant: usize, wanted: Wanted) -> Interest {
         let triangles = self.instruments.wants_triangles(participant);
-        let horizon = match self.plan.coupling.method {
-            ContactMethod::ContactLaw => {
-                Horizon { time: self.memory.horizon, acceleration: self.plan.domain.gravity.length() }
-            }
-            _ => Horizon::default(),
+        let horizon = match self.plan.coupling.method.properties().looks_ahead {
+            true => Horizon { time: self.memory.horizon, acceleration: self.plan.domain.gravity.length() },
+            false => Horizon::default(),
         };
         Interest { wanted, triangles, horizon }
     }

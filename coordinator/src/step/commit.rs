@@ -11,7 +11,6 @@ use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
 use crate::member::Member;
 use crate::merging::split::SplitSettings;
-use crate::settings::ContactMethod;
 use crate::simulation::{Simulation, joint_hash};
 use crate::state::scratch::{Assignment, Scratch};
 use crate::synchronise::{Share, Synchronised};
@@ -33,9 +32,7 @@ impl Simulation {
         let candidates = &self.memory.candidates;
         let errors = forest.split_errors(candidates, velocity, energy, &settings, member_velocity);
         record.note_errors(errors.momentum, errors.energy);
-        if coupling.method == ContactMethod::MergeSplit {
-            record.dissipated = forest.dissipated(energy, &settings);
-        }
+        record.dissipated = forest.dissipated(energy, &settings);
         self.instruments.count(Phase::Split, start, 0.0);
     }
 
@@ -65,7 +62,6 @@ impl Simulation {
         let done = first_error(self.io.block_on(join_all(calls)))?;
         self.instruments.count_round_trip(&mut self.members, asked);
         self.take_over(done)?;
-        self.remember_impulses();
         self.instruments.count(Phase::Commit, start, 0.0);
         Ok(())
     }
@@ -94,14 +90,12 @@ impl Simulation {
         Ok(())
     }
 
-    /// Keeps first guesses for the next step: the impulse that each projection gave its particles, or under
-    /// the contact law the impulse of the contacts on the particles of each implicit participant.
-    fn remember_impulses(&mut self) {
+    /// Keeps first guesses for the next step, for participants of these kinds: the impulse that a projection
+    /// gave its particles, or the impulse of the contacts on the particles of an implicit participant.
+    pub(super) fn remember_impulses(&mut self, kinds: &[Integration]) {
         let Scratch { shares, assignments, synchronised, forest, .. } = &self.scratch;
         let masses = &self.memory.candidates.mass;
-        let by_contacts = self.plan.coupling.method == ContactMethod::ContactLaw;
-        let is_kept = |kind| kind == Integration::Projection || by_contacts && kind == Integration::Implicit;
-        for (k, _) in self.members.iter().enumerate().filter(|(_, member)| is_kept(member.kind)) {
+        for (k, _) in self.members.iter().enumerate().filter(|(_, member)| kinds.contains(&member.kind)) {
             let (share, assignment) = (&shares[k], &assignments[k]);
             let memory = &mut self.memory.last_impulse[k];
             memory.clear();

@@ -15,6 +15,7 @@ use crate::instruments::clocks::Phase;
 use crate::law::Step;
 use crate::law::contact::reach;
 use crate::simulation::Simulation;
+use crate::state::problem::ContactProblem;
 use crate::state::scratch::{Memory, Scratch};
 use crate::synchronise::Synchronised;
 use exchange::ContactExchange;
@@ -44,10 +45,11 @@ impl Simulation {
             self.solve_contacts()?;
             if self.travels_too_far() {
                 self.shorten_step()?;
-            } else if search >= SEARCHES_MAX || !self.scratch.problem.expect_more(&self.scratch.velocity) {
+            } else if search >= SEARCHES_MAX || !self.problem.expect_more(&self.scratch.velocity) {
                 break;
             }
         }
+        self.remember_impulses(&[Integration::Projection, Integration::Implicit]);
         Ok(())
     }
 
@@ -88,7 +90,8 @@ impl Simulation {
     fn expect_speeds(&mut self) {
         let horizon = Horizon { time: self.scratch.dt, acceleration: self.plan.domain.gravity.length() };
         let Memory { candidates, finder, .. } = &mut self.memory;
-        let Scratch { own, problem, dt, .. } = &mut self.scratch;
+        let problem = &mut self.problem;
+        let Scratch { own, dt, .. } = &mut self.scratch;
         let before: Vec<f64> = candidates.velocity.iter().map(|&velocity| horizon.speed(velocity)).collect();
         if !own.is_empty() {
             let mut speed = before.clone();
@@ -107,14 +110,14 @@ impl Simulation {
     fn list_contacts(&mut self) {
         let start = Instant::now();
         let Memory { candidates, finder, .. } = &mut self.memory;
-        let Scratch { own, problem, forest, marked, record, dt, contacts: candidate_pairs, .. } =
-            &mut self.scratch;
+        let problem = &mut self.problem;
+        let Scratch { own, forest, marked, record, dt, contacts: candidate_pairs, .. } = &mut self.scratch;
         let speed = problem.speed.clone();
         let speed_of = |i: u32| speed[i as usize];
         let pairs = finder.within(candidates, own, |i| reach(speed_of(i), *dt));
         problem.list_beside(candidates, &self.obstacles, |i| reach(speed_of(i), *dt));
         problem.list_bodies(candidates, pairs, &self.members);
-        problem.list_contacts(candidates, pairs, &self.surfaces);
+        problem.list_contacts(candidates, &self.surfaces);
         problem.list_obstacles(candidates, &self.obstacles, &self.surfaces, self.members.len());
         // For probes: pairs that may touch in the step.
         candidate_pairs.active.clear();
@@ -131,40 +134,16 @@ impl Simulation {
     fn solve_contacts(&mut self) -> Result<(), CoordinatorError> {
         let start = Instant::now();
         let kinds: Vec<Integration> = self.members.iter().map(|member| member.kind).collect();
-        let occupied = self.occupied();
-        let Memory { candidates, law, .. } = &mut self.memory;
-        let Scratch {
-            forest,
-            shares,
-            assignments,
-            velocity,
-            problem,
-            contacts: candidate_pairs,
-            stage,
-            dt,
-            ..
-        } = &mut self.scratch;
-        velocity.clone_from(&candidates.velocity);
-        let gravity = self.plan.domain.gravity.length();
-        let (fall, mut step) = (gravity * *dt, Step { dt: *dt, acceleration: gravity, enough: 0.0 });
-        let mut connections = Connections {
-            io: &self.io,
-            members: &mut self.members,
-            instruments: &mut self.instruments,
-            candidates,
-            forest,
-            shares,
-            assignments,
-            velocity,
-            occupied,
-            stage: *stage,
-            dt: *dt,
-            waited: 0.0,
-        };
+        let (settings, gravity) = (&self.plan.coupling, self.plan.domain.gravity.length());
+        let Memory { candidates, warm_start, .. } = &mut self.memory;
+        let (members, instruments) = (&mut self.members, &mut self.instruments);
+        let mut connections = Connections::new(&self.io, members, instruments, candidates, &mut self.scratch);
+        let Connections { shares, dt, .. } = connections;
+        let (fall, mut step) = (gravity * dt, Step { dt, acceleration: gravity, enough: 0.0 });
+        let problem = &mut self.problem;
         let mut exchange = ContactExchange::new(&kinds, shares);
         exchange.start(problem, &mut connections)?;
-        problem.place_contacts(connections.candidates, &candidate_pairs.active);
-        let settings = &self.plan.coupling;
+        problem.place_contacts(candidates);
         let (mut error, mut before) = (f64::INFINITY, f64::INFINITY);
         let (mut iterations, mut unconverged) = (0, 0);
         let (repetitions, disagreement) = loop {
@@ -175,7 +154,7 @@ impl Simulation {
                 // At rest and without gravity the speed is 0, and a tenth of the wanted error is enough.
                 step.enough = (FORCING * error).min(FORCING * exchange.speed.max(fall)).max(0.1 * wanted);
             }
-            let statistics = law.solve(&mut problem.bodies, &problem.contacts, step);
+            let statistics = problem.solve(warm_start, step);
             iterations += u64::from(statistics.solve.iterations);
             unconverged += u32::from(!statistics.solve.converged);
             if exchange.secants.is_empty() {
@@ -188,7 +167,7 @@ impl Simulation {
             let is_last = expected <= wanted || exchange.repetitions >= settings.repetitions_max;
             let forcing = if is_last { 0.0 } else { SOLVE_FORCING };
             before = error;
-            error = exchange.repeat(problem, law.impulses(), forcing, &mut connections)?;
+            error = exchange.repeat(problem, forcing, &mut connections)?;
             let is_enough = error <= wanted && step.enough <= 0.5 * wanted && is_last;
             if is_enough || exchange.repetitions >= settings.repetitions_max {
                 break (exchange.repetitions, settings.coupling_tolerance * error / wanted);
@@ -196,7 +175,7 @@ impl Simulation {
         };
         let waited = connections.waited;
         exchange.finish(problem);
-        let (dissipated, by_immovable) = (problem.dissipated(law), problem.by_immovable(law));
+        let (dissipated, by_immovable) = (problem.dissipated(), problem.by_immovable());
         let momentum = exchange.given();
         let scratch = &mut self.scratch;
         scratch.record.repetitions += repetitions;
@@ -204,7 +183,7 @@ impl Simulation {
         scratch.record.unconverged = unconverged > 0;
         scratch.record.disagreement = scratch.record.disagreement.max(disagreement);
         (scratch.record.dissipated, scratch.record.by_immovable) = (dissipated, by_immovable);
-        scratch.take_motion(&self.memory.candidates, momentum);
+        scratch.take_motion(problem, candidates, momentum);
         self.instruments.count(Phase::Synchronise, start, waited);
         Ok(())
     }
@@ -212,8 +191,8 @@ impl Simulation {
 
 impl Scratch {
     /// Takes over the motion after the contacts, and finds the largest travel |v| h/r of a particle.
-    fn take_motion(&mut self, candidates: &Candidates, momentum: Vec<Vec<DVec3>>) {
-        let Self { problem, synchronised, member_velocity, velocity, assignments, dt, .. } = self;
+    fn take_motion(&mut self, problem: &ContactProblem, candidates: &Candidates, momentum: Vec<Vec<DVec3>>) {
+        let Self { synchronised, member_velocity, velocity, assignments, dt, .. } = self;
         let (count, bodies) = (problem.movable, &problem.bodies);
         *synchronised = Synchronised {
             velocity: bodies.velocity[..count].to_vec(),

@@ -84,23 +84,52 @@ impl Scratch {
 
 /// Services of the participants during one stage.
 pub(super) struct Connections<'a> {
-    pub(super) io: &'a tokio::runtime::Runtime,
-    pub(super) members: &'a mut [Member],
-    pub(super) instruments: &'a mut Instruments,
+    io: &'a tokio::runtime::Runtime,
+    members: &'a mut [Member],
+    instruments: &'a mut Instruments,
     pub(super) candidates: &'a Candidates,
     pub(super) forest: &'a Forest,
     pub(super) shares: &'a [Share],
-    pub(super) assignments: &'a mut [Assignment],
+    assignments: &'a mut [Assignment],
     /// Velocity that moves each candidate [m/s]. Answers set the velocities of watched candidates.
-    pub(super) velocity: &'a mut Vec<DVec3>,
-    pub(super) occupied: Vec<Option<CellSet>>,
+    velocity: &'a mut Vec<DVec3>,
+    occupied: Vec<Option<CellSet>>,
     pub(super) stage: u32,
     pub(super) dt: f64,
     /// Wall time spent waiting [s].
     pub(super) waited: f64,
 }
 
-impl Connections<'_> {
+impl<'a> Connections<'a> {
+    /// Services in the stage of `scratch`. Candidates have the velocities at the start of the step until
+    /// answers change them.
+    pub(super) fn new(
+        io: &'a tokio::runtime::Runtime,
+        members: &'a mut [Member],
+        instruments: &'a mut Instruments,
+        candidates: &'a Candidates,
+        scratch: &'a mut Scratch,
+    ) -> Self {
+        let Scratch { forest, shares, assignments, velocity, stage, dt, .. } = scratch;
+        velocity.clone_from(&candidates.velocity);
+        let occupied = occupied(members);
+        let (stage, dt, waited) = (*stage, *dt, 0.0);
+        Self {
+            io,
+            members,
+            instruments,
+            candidates,
+            forest,
+            shares,
+            assignments,
+            velocity,
+            occupied,
+            stage,
+            dt,
+            waited,
+        }
+    }
+
     /// The call for a request. The first call of a participant in a stage carries the groups.
     fn call(&self, request: StageRequest, context: Context) -> Integrate {
         let (share, assignment) = (&self.shares[request.participant], &self.assignments[request.participant]);
@@ -123,9 +152,7 @@ impl Connections<'_> {
             impulse,
         }
     }
-}
 
-impl Connections<'_> {
     /// Refuses bodies that do not fit the particle table, and a momentum that would make a group faster than
     /// [`SPEED_LIMIT`], before other participants are told of it.
     fn check_momentum(&self, participant: usize, answer: &Integrated) -> Result<(), CoordinatorError> {
@@ -208,6 +235,16 @@ impl Ask for Connections<'_> {
         self.waited += start.elapsed().as_secs_f64();
         Ok(answers)
     }
+}
+
+/// Cells that particles of any participant occupy, for each participant that asks for them.
+fn occupied(members: &[Member]) -> Vec<Option<CellSet>> {
+    let mut grids = 0..;
+    let union_of_grid = |member: &Member| {
+        let grid = member.occupancy.as_ref().and_then(|_| grids.next())?;
+        Some(CellSet::union(members.iter().map(|member| &member.part.cells[grid])))
+    };
+    members.iter().map(union_of_grid).collect()
 }
 
 /// All answers, or the first error in the order of the participants.

@@ -3,7 +3,6 @@
 
 use std::time::Instant;
 
-use amalgam_particles::CellSet;
 use amalgam_proto::contract::Integration;
 
 use super::exchange::Connections;
@@ -12,7 +11,7 @@ use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
 use crate::member::Member;
 use crate::merging::merge::GroupLimit;
-use crate::settings::{ContactMethod, CouplingSettings, StagesMax};
+use crate::settings::{CouplingSettings, StagesMax};
 use crate::simulation::Simulation;
 use crate::state::scratch::Scratch;
 use crate::synchronise::Stage;
@@ -83,17 +82,13 @@ impl Simulation {
     /// Merges the active pairs and distributes the groups to the participants that have particles in them.
     pub(super) fn merge(&mut self) {
         let start = Instant::now();
-        let CouplingSettings { group_limit, keep_lone_contacts, method, .. } = self.plan.coupling;
+        let CouplingSettings { group_limit, keep_lone_contacts, .. } = self.plan.coupling;
         let [min, max] = group_limit.unwrap_or_else(|| default_limit(&self.members));
         let limit = GroupLimit { min, max, keep_lone_contacts, seed: self.plan.seed, step: self.steps };
         let (scratch, candidates) = (&mut self.scratch, &self.memory.candidates);
-        if method == ContactMethod::MergeSplit {
-            scratch.forest.merge(candidates, &scratch.pairs, &limit);
-            let errors = scratch.forest.merge_errors(candidates);
-            scratch.record.note_errors(errors.momentum, errors.energy);
-        } else {
-            scratch.respond(&self.plan.coupling, candidates);
-        }
+        scratch.forest.merge(candidates, &scratch.pairs, &limit);
+        let errors = scratch.forest.merge_errors(candidates);
+        scratch.record.note_errors(errors.momentum, errors.energy);
         self.distribute();
         self.instruments.count(Phase::Merge, start, 0.0);
     }
@@ -103,25 +98,11 @@ impl Simulation {
         let start = Instant::now();
         let kinds: Vec<Integration> = self.members.iter().map(|member| member.kind).collect();
         let sizes: Vec<u64> = self.members.iter().map(|member| member.part.roster.len()).collect();
-        let occupied = self.occupied();
-        let Scratch { forest, shares, assignments, velocity, stage, dt, .. } = &mut self.scratch;
         let candidates = &self.memory.candidates;
-        velocity.clone_from(&candidates.velocity);
-        let mut connections = Connections {
-            io: &self.io,
-            members: &mut self.members,
-            instruments: &mut self.instruments,
-            candidates,
-            forest,
-            shares,
-            assignments,
-            velocity,
-            occupied,
-            stage: *stage,
-            dt: *dt,
-            waited: 0.0,
-        };
-        let gravity_dt = self.plan.domain.gravity * *dt;
+        let (members, instruments) = (&mut self.members, &mut self.instruments);
+        let mut connections = Connections::new(&self.io, members, instruments, candidates, &mut self.scratch);
+        let Connections { forest, shares, dt, .. } = connections;
+        let gravity_dt = self.plan.domain.gravity * dt;
         let stage_of_groups = Stage { kinds: &kinds, sizes: &sizes, forest, shares, gravity_dt };
         let result = stage_of_groups.synchronise(&self.plan.coupling, &mut connections)?;
         let waited = connections.waited;
@@ -145,7 +126,6 @@ impl Simulation {
         let start = Instant::now();
         let coupling = &self.plan.coupling;
         let stages_max = match coupling.stages_max.unwrap_or_else(|| default_stages(&self.members)) {
-            _ if coupling.method != ContactMethod::MergeSplit => 1,
             StagesMax::Count(count) => count,
             StagesMax::Converged => coupling.converged_stages_max,
         };
@@ -153,31 +133,9 @@ impl Simulation {
         self.instruments.count(Phase::Synchronise, start, 0.0);
         another
     }
-
-    /// Cells that particles of any participant occupy, for each participant that asks for them.
-    pub(super) fn occupied(&self) -> Vec<Option<CellSet>> {
-        let mut grids = 0..;
-        let union_of_grid = |member: &Member| {
-            let grid = member.occupancy.as_ref().and_then(|_| grids.next())?;
-            Some(CellSet::union(self.members.iter().map(|member| &member.part.cells[grid])))
-        };
-        self.members.iter().map(union_of_grid).collect()
-    }
 }
 
 impl Scratch {
-    /// Applies a method of contact that does not merge. All pairs count as marked, so that pairs that
-    /// approach in the end are counted as unresolved.
-    fn respond(&mut self, coupling: &CouplingSettings, candidates: &Candidates) {
-        let Self { response, contacts, forest, marked, record, .. } = self;
-        response.respond(coupling, candidates, contacts, self.dt);
-        forest.keep_apart(candidates, response);
-        marked.clear();
-        marked.extend(contacts.pairs());
-        record.dissipated = response.dissipated;
-        record.note_errors(response.momentum_error, 0.0);
-    }
-
     /// Gives the members of each group its velocity, and finds the largest travel |v| h/r of a particle.
     pub(super) fn move_groups(&mut self, candidates: &Candidates) {
         let Self { forest, synchronised, velocity, assignments, dt, .. } = self;

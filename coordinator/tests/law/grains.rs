@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "tests, an example and a benchmark each use a part")]
 
 use amalgam_coordinator::law::{
-    ContactLaw, LawStatistics, Step,
+    ContactLaw, LawStatistics, Step, WarmStart,
     bodies::{Bodies, InverseInertia},
     contact::{Contact, ContactMaterial, Plane, Sphere, reach},
 };
@@ -23,6 +23,7 @@ pub enum Spin {
 #[derive(Default)]
 pub struct World {
     pub law: ContactLaw,
+    pub warm_start: WarmStart,
     pub bodies: Bodies,
     pub position: Vec<DVec3>,
     pub radius: Vec<f64>,
@@ -114,12 +115,16 @@ impl World {
             self.bodies.velocity[i] += a * dt;
         }
         self.find_contacts(dt);
-        let statistics =
-            self.law.solve(&mut self.bodies, &self.contacts, Step { dt, acceleration, enough: 0.0 });
+        let statistics = self.solve(Step { dt, acceleration, enough: 0.0 });
         for i in 0..count {
             self.position[i] += self.bodies.velocity[i] * dt;
         }
         statistics
+    }
+
+    /// Solves the contacts, for bodies that have their velocities without contacts.
+    pub fn solve(&mut self, step: Step) -> LawStatistics {
+        self.law.solve(&mut self.warm_start, &mut self.bodies, &self.contacts, step)
     }
 
     pub fn momentum(&self) -> DVec3 {

@@ -124,12 +124,11 @@ impl<'a> ContactExchange<'a> {
     pub(super) fn repeat(
         &mut self,
         problem: &ContactProblem,
-        impulses: &[DVec3],
         forcing: f64,
         connections: &mut Connections<'_>,
     ) -> Result<f64, CoordinatorError> {
         self.impulse.fill(DVec3::ZERO);
-        for (contact, &impulse) in problem.contacts.iter().zip(impulses) {
+        for (contact, &impulse) in problem.contacts.iter().zip(problem.law.impulses()) {
             let [i, j] = contact.bodies.map(|body| body as usize);
             if i < problem.movable {
                 self.impulse[i] -= impulse;
