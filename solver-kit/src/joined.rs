@@ -61,16 +61,34 @@ impl Members<'_> {
         value: impl Fn(u32) -> T,
         mut add: impl FnMut(usize, T),
     ) {
+        self.fold(groups, |_, member| value(member), (), |(), group, value| add(group, value), |_, ()| ());
+    }
+
+    /// Joins the values of each group's members to one, in the order in which the coordinator named the
+    /// members, whichever rank has them. `value` gets a group and a member, `end` gets a group and what
+    /// became of `start`. Only the first rank calls `join` and `end`. Collective.
+    pub fn fold<T: Pod, A: Copy>(
+        &self,
+        groups: &GroupMap,
+        value: impl Fn(usize, u32) -> T,
+        start: A,
+        mut join: impl FnMut(A, usize, T) -> A,
+        mut end: impl FnMut(usize, A),
+    ) {
+        let own = |group: usize| groups.members(group).iter().map(move |&member| (group, member));
         if self.ranks.is_alone() {
             for group in 0..groups.len() {
-                groups.members(group).iter().for_each(|&member| add(group, value(member)));
+                let values = own(group).map(|(group, member)| value(group, member));
+                end(group, values.fold(start, |joined, value| join(joined, group, value)));
             }
             return;
         }
-        let own: Vec<T> = groups.all_members().iter().map(|&member| value(member)).collect();
+        let own: Vec<T> =
+            (0..groups.len()).flat_map(own).map(|(group, member)| value(group, member)).collect();
         if let Some(values) = by_number(self.ranks, self.number, own) {
             for (group, range) in self.offsets.windows(2).enumerate() {
-                values[range[0] as usize..range[1] as usize].iter().for_each(|&value| add(group, value));
+                let values = &values[range[0] as usize..range[1] as usize];
+                end(group, values.iter().fold(start, |joined, &value| join(joined, group, value)));
             }
         }
     }

@@ -21,6 +21,10 @@ pub(super) const CHUNK: usize = 4096;
 /// in memory.
 const AHEAD: usize = 64;
 
+/// Number of faces by which sums are prefetched. Particles come row after row of cells, and two of the four
+/// rows of faces around a particle are new to each row of cells.
+const FACES_AHEAD: usize = 12;
+
 /// For each axis, two numbers at each face and two at the next face along x. The vector of a face then
 /// overlaps with no vector of another face.
 type Fours = [Vec<Vec4>; 3];
@@ -59,7 +63,7 @@ impl ParticleToGrid {
         self.sort_by_cell(grid, width, ids, position);
         for sums in &mut self.sums {
             sums.resize(grid.len(), Vec4::ZERO);
-            sums.par_chunks_mut(CHUNK).for_each(|sums| sums.fill(Vec4::ZERO));
+            sums[..grid.first()].fill(Vec4::ZERO);
         }
         self.mark_cells(grid);
         let Self { sums, start, order, .. } = self;
@@ -71,6 +75,10 @@ impl ParticleToGrid {
             let [x, y, z] = sums.each_mut().map(|sums| sums[begin..].par_chunks_mut(chunk));
             x.zip(y).zip(z).enumerate().for_each(|(n, ((x, y), z))| {
                 let k = third + 3 * n;
+                if third == 0 {
+                    // The first particles find these sums in the cache.
+                    [&mut *x, &mut *y, &mut *z].into_iter().for_each(|sums| sums.fill(Vec4::ZERO));
+                }
                 if k >= grid.cells[2] {
                     return;
                 }
@@ -109,7 +117,7 @@ impl ParticleToGrid {
         let chunks = self.cell_of.par_chunks_mut(CHUNK).zip(position.par_chunks(CHUNK));
         chunks.for_each(|(cell_of, position)| width.run(CellNumbers { grid, position, cell_of }));
         counting_sort(&self.cell_of, grid.len(), &mut self.start, &mut self.order);
-        sort_cells_by_id(width, &self.start, |i| ids[i as usize], &mut self.order);
+        sort_cells_by_id(width, &self.start, (|i| &ids[i as usize], Some(AHEAD)), &mut self.order);
     }
 
     /// Indices of the particles by cell and id.
@@ -184,8 +192,11 @@ impl Task for Scatter<'_> {
         let (mut positions, mut velocities) = ([[0.0; LANES]; 3], [[0.0f32; LANES]; 3]);
         for (n, some) in order.chunks(LANES).enumerate() {
             for &i in order.iter().skip(LANES * n + AHEAD).take(LANES) {
-                L::prefetch(&position[i as usize], 0);
-                L::prefetch(&velocity[i as usize], 0);
+                // A vector of three may lie in two cache lines.
+                for part in [0, size_of::<DVec3>() - size_of::<f64>()] {
+                    L::prefetch(&position[i as usize], part);
+                    L::prefetch(&velocity[i as usize], part);
+                }
             }
             for (l, &i) in some.iter().enumerate() {
                 let (position, velocity) = (position[i as usize], velocity[i as usize]);
@@ -195,31 +206,41 @@ impl Task for Scatter<'_> {
                 velocities[2][l] = velocity.z as f32;
             }
             let places = grid.places(&positions);
-            scatter(grid, &places, 0, &velocities[0][..some.len()], (offset, x));
-            scatter(grid, &places, 1, &velocities[1][..some.len()], (offset, y));
-            scatter(grid, &places, 2, &velocities[2][..some.len()], (offset, z));
+            scatter::<L>(grid, &places, 0, (&velocities[0], some.len()), (offset, x));
+            scatter::<L>(grid, &places, 1, (&velocities[1], some.len()), (offset, y));
+            scatter::<L>(grid, &places, 2, (&velocities[2], some.len()), (offset, z));
         }
     }
 }
 
-/// Adds weights and velocities of particles to the faces of an axis around them. `sums` begins with the face
-/// of number `offset`.
+/// Adds weights and velocities [m/s] of the first `count` particles to the faces of an axis around them.
+/// `sums` begins with the face of number `offset`.
 #[inline(always)]
-fn scatter(
+fn scatter<L: Lanes>(
     grid: &Grid,
     places: &FacePlaces<LANES>,
     axis: usize,
-    velocity: &[f32],
+    (velocity, count): (&[f32; LANES], usize),
     (offset, sums): (usize, &mut [Vec4]),
 ) {
-    let (weights, rows) = (Weights::new(places, axis), grid.rows());
-    for (l, &velocity) in velocity.iter().enumerate() {
-        let (x0, x1) = (weights.along[0][l], weights.along[1][l]);
-        let four = Vec4::new(x0, x0 * velocity, x1, x1 * velocity);
-        let low = places.low[axis][l] as usize - offset;
-        sums[low + rows[0]] += weights.row[0][l] * four;
-        sums[low + rows[1]] += weights.row[1][l] * four;
-        sums[low + rows[2]] += weights.row[2][l] * four;
-        sums[low + rows[3]] += weights.row[3][l] * four;
+    let (weights, [_, next_row, next_layer, last]) = (Weights::new(places, axis), grid.rows());
+    // The compiler then checks one bound per particle.
+    assert!(next_row <= last && next_layer <= last, "the last row is beyond the others");
+    let [x0, x1] = weights.along;
+    let (mut momentum0, mut momentum1) = ([0.0; LANES], [0.0; LANES]);
+    for l in 0..LANES {
+        (momentum0[l], momentum1[l]) = (x0[l] * velocity[l], x1[l] * velocity[l]);
+    }
+    let lowest = places.low[axis][0] as usize - offset;
+    for row in [next_row, last] {
+        L::prefetch(&sums[lowest + row], FACES_AHEAD * size_of::<Vec4>());
+    }
+    for l in 0..count {
+        let four = Vec4::new(x0[l], momentum0[l], x1[l], momentum1[l]);
+        let sums = &mut sums[places.low[axis][l] as usize - offset..][..=last];
+        sums[0] += weights.row[0][l] * four;
+        sums[next_row] += weights.row[1][l] * four;
+        sums[next_layer] += weights.row[2][l] * four;
+        sums[last] += weights.row[3][l] * four;
     }
 }

@@ -192,8 +192,13 @@ impl Evaluation {
         self.acceleration_max
     }
 
+    /// Width of the vectors in loops.
+    pub fn width(&self) -> Width {
+        self.width
+    }
+
     /// Acceleration found last [m/s^2] of a particle.
-    #[inline]
+    #[inline(always)]
     pub fn acceleration(&self, particle: usize) -> DVec3 {
         self.acceleration[self.rank[particle].load(Relaxed) as usize].as_dvec3()
     }

@@ -1,6 +1,6 @@
 //! SPH as a method of a fluid: sub-steps, groups, walls.
 
-use amalgam_particles::lanes::Width;
+use amalgam_particles::lanes::{Lanes, Task, Width};
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles};
 use amalgam_solver_kit::{Answer, Field, FieldValues, Fields, Members, Ranks, Request, SolverError};
 use rayon::prelude::*;
@@ -104,21 +104,13 @@ impl SphMethod {
 
     /// Ends the last sub-step for all free particles: they move with their new velocity.
     fn travel(&self, groups: &GroupMap, position: &mut [DVec3], velocity: &mut [DVec3]) -> Extremes {
-        let (group_of, kick) = (groups.group_of(), self.kick());
-        let travel = |(c, (positions, velocities)): (usize, (&mut [DVec3], &mut [DVec3]))| {
-            let mut extremes = Extremes::default();
-            let group_of = &group_of[c * CHUNK..][..positions.len()];
-            for (k, (position, velocity)) in positions.iter_mut().zip(velocities).enumerate() {
-                if group_of[k] == NO_GROUP {
-                    let free = kick.velocity(c * CHUNK + k, *position, *velocity);
-                    let end = *position + kick.step.1 * free;
-                    extremes.include(end, free);
-                    (*position, *velocity) = (end, free);
-                }
-            }
-            extremes
-        };
+        let (kick, width) = (self.kick(), self.evaluation().width());
         let chunks = position.par_chunks_mut(CHUNK).zip(velocity.par_chunks_mut(CHUNK)).enumerate();
+        let travel = |(c, (positions, velocities)): (usize, (&mut [DVec3], &mut [DVec3]))| {
+            let first = c * CHUNK;
+            let group_of = &groups.group_of()[first..][..positions.len()];
+            width.run(Travel { kick: &kick, first, group_of, positions, velocities })
+        };
         chunks.map(travel).reduce(Extremes::default, Extremes::joined)
     }
 
@@ -146,20 +138,19 @@ impl SphMethod {
         (position, velocity): (&[DVec3], &[DVec3]),
         momentum: &mut [DVec3],
     ) {
-        let fields = Some(&self.parameters.fields).filter(|fields| !fields.is_empty());
-        let scale = self.substep.dt * self.parameters.mass;
-        let evaluation = self.evaluation();
-        let of_member = |member: u32| {
-            let member = member as usize;
-            let forces = scale * (evaluation.acceleration(member) + self.parameters.gravity);
-            let change = |fields: &Fields| fields.change((position[member], velocity[member]), self.step());
-            [forces, fields.map_or(DVec3::ZERO, |fields| self.parameters.mass * change(fields))]
+        let (fields, mass) = (&self.parameters.fields, self.parameters.mass);
+        let (evaluation, scale) = (self.evaluation(), self.substep.dt * mass);
+        let forces = |i: u32| scale * (evaluation.acceleration(i as usize) + self.parameters.gravity);
+        if fields.is_empty() {
+            return members.for_each(groups, forces, |group, forces| momentum[group] += forces);
+        }
+        let all = |i: u32| {
+            let state = (position[i as usize], velocity[i as usize]);
+            [forces(i), mass * fields.change(state, self.step())]
         };
-        members.for_each(groups, of_member, |group, [forces, pushed]| {
+        members.for_each(groups, all, |group, [forces, pushed]| {
             momentum[group] += forces;
-            if fields.is_some() {
-                momentum[group] += pushed;
-            }
+            momentum[group] += pushed;
         });
     }
 
@@ -167,22 +158,20 @@ impl SphMethod {
     /// which no member comes nearer to a wall than the clearance. A group of infinite inertia is not stopped.
     fn hold_groups(&self, particles: &Particles, request: &Request<'_>, momentum: &mut [DVec3]) {
         let Some(walls) = self.parameters.walls else { return };
-        let mut ranges = vec![[DVec3::NEG_INFINITY, DVec3::INFINITY]; momentum.len()];
-        let of_member = |member: u32| {
-            let (low, high) = walls.bounds(particles.position[member as usize], request.dt);
-            [low, high]
+        let free = [DVec3::NEG_INFINITY, DVec3::INFINITY];
+        let range = |group: usize, member: u32| match request.inertia[group].is_finite() {
+            true => <[DVec3; 2]>::from(walls.bounds(particles.position[member as usize], request.dt)),
+            false => free,
         };
-        request.members.for_each(request.groups, of_member, |group, [low, high]| {
-            ranges[group] = [ranges[group][0].max(low), ranges[group][1].min(high)];
-        });
-        for (group, (momentum, [lowest, highest])) in momentum.iter_mut().zip(ranges).enumerate() {
-            let inertia = request.inertia[group];
-            if !inertia.is_finite() {
-                continue;
+        let narrower =
+            |[lowest, highest]: [DVec3; 2], _, [low, high]: [DVec3; 2]| [lowest.max(low), highest.min(high)];
+        request.members.fold(request.groups, range, free, narrower, |group, [lowest, highest]| {
+            let (inertia, momentum) = (request.inertia[group], &mut momentum[group]);
+            if inertia.is_finite() {
+                let velocity = request.velocity[group] + (*momentum + request.impulse[group]) / inertia;
+                *momentum += inertia * (velocity.clamp(lowest, highest) - velocity);
             }
-            let velocity = request.velocity[group] + (*momentum + request.impulse[group]) / inertia;
-            *momentum += inertia * (velocity.clamp(lowest, highest) - velocity);
-        }
+        });
     }
 }
 
@@ -219,15 +208,51 @@ impl Kick<'_> {
     /// The velocity [m/s] after the sub-step, from index, position [m] and velocity [m/s] before it.
     #[inline(always)]
     fn velocity(&self, particle: usize, position: DVec3, velocity: DVec3) -> DVec3 {
-        let (_, dt) = self.step;
-        let mut free = velocity + dt * (self.evaluation.acceleration(particle) + self.gravity);
+        let mut free = velocity + self.step.1 * (self.evaluation.acceleration(particle) + self.gravity);
         if !self.fields.is_empty() {
-            free += self.fields.change((position, velocity), self.step);
+            free += self.change_by_fields(position, velocity);
         }
         match &self.walls {
-            Some(walls) => walls.hold(position, free, dt),
+            Some(walls) => walls.hold(position, free, self.step.1),
             None => free,
         }
+    }
+
+    /// The change of velocity [m/s] by fields of force. It is not a part of the loops over particles, which
+    /// would be slower with it where there are no fields.
+    #[cold]
+    fn change_by_fields(&self, position: DVec3, velocity: DVec3) -> DVec3 {
+        self.fields.change((position, velocity), self.step)
+    }
+}
+
+/// Motion of a chunk of particles in a sub-step. Members of groups stay where they are.
+struct Travel<'a> {
+    kick: &'a Kick<'a>,
+    /// Index of the chunk's first particle.
+    first: usize,
+    group_of: &'a [u32],
+    /// Positions [m] and velocities [m/s].
+    positions: &'a mut [DVec3],
+    velocities: &'a mut [DVec3],
+}
+
+impl Task for Travel<'_> {
+    type Output = Extremes;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> Extremes {
+        let Self { kick, first, group_of, positions, velocities } = self;
+        let mut extremes = Extremes::default();
+        for (k, (position, velocity)) in positions.iter_mut().zip(velocities).enumerate() {
+            if group_of[k] == NO_GROUP {
+                let free = kick.velocity(first + k, *position, *velocity);
+                let end = *position + kick.step.1 * free;
+                extremes.include(end, free);
+                (*position, *velocity) = (end, free);
+            }
+        }
+        extremes
     }
 }
 

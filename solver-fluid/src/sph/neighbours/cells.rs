@@ -250,8 +250,8 @@ impl CellOrder {
         let slots = self.size.as_i64vec3().element_product() as usize;
         counting_sort(&self.slot_of, slots, &mut self.start, &mut self.order);
         if !own.ids.is_empty() || !ghosts.ids.is_empty() {
-            let id = |i: u32| *own.ids.get(i as usize).unwrap_or_else(|| &ghosts.ids[i as usize - own_count]);
-            sort_cells_by_id(width, &self.start, id, &mut self.order);
+            let id = |i: u32| own.ids.get(i as usize).unwrap_or_else(|| &ghosts.ids[i as usize - own_count]);
+            sort_cells_by_id(width, &self.start, (id, None), &mut self.order);
         }
     }
 
