@@ -32,6 +32,7 @@ mod particle_to_grid;
 mod pressure;
 pub mod section;
 mod solver;
+mod state;
 mod viscosity;
 
 use amalgam_particles::{DVec3, ParticleId, random};
