@@ -55,7 +55,7 @@ pub(super) struct ParticlesOnGrid {
     later: Transfer,
     /// Number of transfers so far.
     count: u64,
-    /// What the members of groups add in the last sub-step.
+    /// Contributions of the members of groups in the last sub-step.
     pub(super) members: MemberContributions,
 }
 

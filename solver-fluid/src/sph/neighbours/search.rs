@@ -39,10 +39,10 @@ pub(in crate::sph) struct Packet<'a> {
     pub(super) origin: [i32; 3],
 }
 
-/// What the search for the neighbours of a packet reads.
+/// The data that the search for the neighbours of a packet reads.
 #[derive(Clone, Copy)]
 pub(in crate::sph) struct NeighbourSearch<'a> {
-    /// Where the particles of each cell are.
+    /// The particles of each cell.
     pub(in crate::sph) order: &'a CellOrder,
     /// Coordinates and cells of the particles: see [`SortedParticles`](super::SortedParticles).
     pub(super) coordinates: [&'a [i32]; 3],

@@ -52,11 +52,11 @@ pub(super) trait LeastStrain: Copy {
     const IS_RECORDED: bool;
 }
 
-/// It is recorded.
+/// The least double strain is recorded.
 #[derive(Clone, Copy)]
 pub(super) struct LeastRecorded;
 
-/// It is not recorded.
+/// The least double strain is not recorded.
 #[derive(Clone, Copy)]
 pub(super) struct LeastIgnored;
 
