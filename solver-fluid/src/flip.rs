@@ -13,7 +13,8 @@
 //! | grid to particle, advection | `flip/grid_to_particle.rs`, `flip/solver.rs` |
 //! | density correction | `flip/density_correction.rs` |
 //!
-//! The velocities at faces go through all of these phases: `flip/face_velocity.rs`.
+//! The velocities at faces go through all of these phases: `flip/face_velocity.rs`. The solver's data by role,
+//! and what a snapshot holds, are in `flip/solver.rs` and `flip/state.rs`.
 //!
 //! Members enter the transfer with their part of their group's inertia and with the group's velocity. The
 //! impulse that others give the group is a force on the grid, added after the old grid velocity has been
@@ -32,6 +33,7 @@ mod particle_to_grid;
 mod pressure;
 pub mod section;
 mod solver;
+mod state;
 mod viscosity;
 
 use amalgam_particles::{DVec3, ParticleId, random};

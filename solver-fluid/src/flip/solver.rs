@@ -1,22 +1,21 @@
 //! FLIP as a method of a fluid: the phases of a sub-step in their order.
 
 use amalgam_particles::lanes::{LANES, Width};
-use amalgam_particles::{CellSet, DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Particles};
+use amalgam_particles::{DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Particles};
 use amalgam_solver_kit::{Answer, Field, FieldValues, Fields, Integration, Request, SolverError};
 use rayon::prelude::*;
 
 use super::FlipParameters;
 use super::cell::Cell;
-use super::density_correction::{DensityCorrection, around, measure_and_mark_spray};
+use super::density_correction::DensityCorrection;
 use super::face_velocity::FaceVelocities;
-use super::forces::{FaceForces, ForcesVersion, add_fields};
-use super::grid::{Faces, Grid};
+use super::forces::{FaceForces, ForcesVersion};
+use super::grid::Grid;
 use super::grid_to_particle::{FacePairs, FaceSource, GridToParticle, Interpolated};
-use super::group_members::{GroupMotion, MEMBERS, MemberContributions, SampleMembers, inertias, masses};
+use super::group_members::{GroupMotion, MEMBERS, SampleMembers, inertias, masses};
 use super::particle_to_grid::{CHUNK, ParticleToGrid};
-use super::pressure::separating_walls::{WallFace, unpressed};
 use super::pressure::{Limits, PressureSolver, Split, split_zeros};
-use super::viscosity::Viscosity;
+use super::state::{CellKinds, OutsideImpulses, ParticlesOnGrid, Settings, Timing, Transfer};
 use crate::fluid::{Basics, Cut, Fluid, FluidMethod};
 use crate::sources::Sources;
 use crate::substeps::{Extremes, Tentative, speed_max};
@@ -43,57 +42,45 @@ const MANY: usize = 16;
 const BLOCK: usize = 256;
 
 /// FLIP [ZhuBridson2005]: velocities live on particles, pressure on a grid.
+///
+/// A snapshot holds the particles, which the method does not own, and `pressure`. A restored run goes on with
+/// the same bits, since a step computes all other data anew from these before it reads them:
+///
+/// | fields | live | in a snapshot |
+/// | --- | --- | --- |
+/// | `settings` | as long as the solver, unchanged | no, a scene has them |
+/// | `pressure` | from step to step: each solve starts at the last answer | yes |
+/// | `timing`, `particles`, `cells`, `outside`, `flow`, `pairs` | for a step | no |
+/// | `scratch` | for a solve | no |
+/// | `solver` | for a solve, and the system as long as its version is valid | no |
+/// | `iterations` | a counter for tests and benchmarks | no |
+///
+/// Versions in `particles`, `cells`, `outside`, `flow` and `solver` tell what has not changed since it was
+/// computed last, also in an earlier step. They save time and change no result.
 pub struct FlipMethod {
-    parameters: FlipParameters,
-    grid: Grid,
-    /// The transfer at the start of the step, for the first sub-step of every stage.
-    start: Transfer,
-    /// The transfer at the last of the later sub-steps; unused while steps have one sub-step.
-    later: Transfer,
-    /// Number of transfers so far.
-    transfers: u64,
-    contributions: MemberContributions,
-    /// Faces where the walls may let go.
-    unpressed: Vec<WallFace>,
-    /// The kind of each cell, cells of others included.
-    cell: Vec<Cell>,
-    /// The kind of each cell in the last sub-step.
-    cell_before: Vec<Cell>,
-    /// Version of `cell`.
-    cells: u64,
-    flow: FaceVelocities,
-    /// None without viscosity.
-    viscosity: Option<Viscosity>,
-    /// Impulses by viscosity, drags and fields of force at each face in the sub-step [kg m/s]; none without
-    /// them.
-    outside: Option<Faces<f64>>,
-    /// The transfer and the length of the sub-step [s] for which `outside` was computed.
-    outside_for: Option<(u64, f64)>,
-    /// At the start of the step, and of the sub-step [s].
-    time: f64,
-    begin: f64,
-    /// The velocities that free particles take: see [`FaceVelocities::set_face_pairs`].
-    pairs: FacePairs,
-    right_hand_side: Split<f64>,
-    solver: PressureSolver,
+    settings: Settings,
     /// Pressure in cells [Pa]: the last answer, where the next solve starts.
     pressure: Split<f64>,
-    /// psi of the density projection (`flip/density_correction.rs`), as a pressure [Pa].
-    potential: Split<f64>,
-    /// Time in which the fastest particle crosses about a cell [s]: the relaxation time of the density.
-    relaxation_time: f64,
-    /// Length of a sub-step of the last integration [s].
-    substep: f64,
+    timing: Timing,
+    particles: ParticlesOnGrid,
+    cells: CellKinds,
+    outside: OutsideImpulses,
+    /// Velocities at faces in all phases of the last sub-step.
+    flow: FaceVelocities,
+    /// The velocities that free particles take: see [`FaceVelocities::set_face_pairs`].
+    pairs: FacePairs,
+    scratch: Scratch,
+    solver: PressureSolver,
+    /// Iterations of the last projection.
     iterations: u32,
-    width: Width,
 }
 
-/// A transfer from particles to the grid.
-#[derive(Default)]
-struct Transfer {
-    grid: ParticleToGrid,
-    /// Number of the transfer.
-    number: u64,
+/// Columns that are filled for one solve.
+struct Scratch {
+    /// Minus the divergence, or the deviation of the density over the relaxation time [1/s].
+    right_hand_side: Split<f64>,
+    /// psi of the density projection (`flip/density_correction.rs`), as a pressure [Pa].
+    potential: Split<f64>,
 }
 
 impl Fluid<FlipMethod> {
@@ -104,7 +91,7 @@ impl Fluid<FlipMethod> {
 
     /// Cells that hold particles of this fluid.
     pub fn liquid_cells(&self) -> usize {
-        self.method.start.grid.cell.iter().filter(|&&cell| cell == Cell::Fluid).count()
+        self.method.particles.start.grid.cell.iter().filter(|&&cell| cell == Cell::Fluid).count()
     }
 }
 
@@ -112,44 +99,8 @@ impl FlipMethod {
     /// Transfers particles to the grid as if all were free; contributions of groups are added later. Finds
     /// spray, and the faces at which walls may let go.
     fn transfer(&mut self, first: bool, id: &[ParticleId], state: (&[DVec3], &[DVec3])) {
-        let Self { start, later, transfers, grid, width, parameters, pressure, .. } = self;
-        *transfers += 1;
-        let transfer = if first { start } else { later };
-        transfer.number = *transfers;
-        transfer.grid.transfer(grid, *width, id, state);
-        measure_and_mark_spray(grid, parameters.full(), &mut transfer.grid);
-        self.unpressed = unpressed(grid, &transfer.grid.cell, pressure);
-    }
-
-    /// Finds the cells that are no air.
-    fn classify_cells(&mut self, first: bool, occupied: Option<&CellSet>) {
-        let transferred = if first { &self.start.grid } else { &self.later.grid };
-        std::mem::swap(&mut self.cell, &mut self.cell_before);
-        self.cell.clone_from(&transferred.cell);
-        let fall = (self.parameters.gravity * self.substep).to_array();
-        for face in &self.unpressed {
-            face.release(transferred, fall, &mut self.cell);
-        }
-        for cell in occupied.into_iter().flat_map(CellSet::iter) {
-            let inside = cell.to_array().map(|c| usize::try_from(c).unwrap_or(usize::MAX));
-            if self.grid.is_cell(inside) {
-                let at = self.grid.index(inside);
-                if self.cell[at] == Cell::Air {
-                    self.cell[at] = Cell::Foreign;
-                    // Spray beside others fills its cell together with them.
-                    for (_, _, next) in around(&self.grid, at) {
-                        if self.cell[next] == Cell::Spray {
-                            self.cell[next] = Cell::Fluid;
-                        }
-                    }
-                }
-            }
-        }
-        let pairs = self.cell.iter().zip(&self.cell_before);
-        // Without an early exit the comparison runs in vectors.
-        let differ =
-            pairs.fold(self.cell.len() != self.cell_before.len(), |differ, (a, b)| differ | (a != b));
-        self.cells += u64::from(differ);
+        self.particles.transfer(&self.settings, first, id, state);
+        self.cells.find_unpressed(&self.settings.grid, &self.particles.of(first).grid, &self.pressure);
     }
 
     /// Advances the grid by a sub-step, to velocities that are divergence-free in all cells except air.
@@ -160,41 +111,29 @@ impl FlipMethod {
         motion: &GroupMotion<'_>,
         request: &Request<'_>,
     ) -> Result<(), SolverError> {
-        let dt = self.substep;
-        self.classify_cells(first, request.occupied);
-        let Self { grid, width, parameters, contributions, cell, flow, viscosity, outside, begin, .. } = self;
-        let Transfer { grid: transferred, number } = if first { &self.start } else { &self.later };
-        let source = Some((*number, dt));
-        let is_new = std::mem::replace(&mut self.outside_for, source) != source;
-        if let Some(outside) = outside.as_mut().filter(|_| is_new) {
-            outside.iter_mut().for_each(|column| column.fill(0.0));
-            if let Some(viscosity) = viscosity {
-                let found = viscosity.find((grid, parameters), transferred, dt, outside);
-                found.map_err(|residual| {
-                    SolverError(format!(
-                        "viscosity reached a residual of {residual:.1e} in {} iterations, not the tolerance {:.1e}: write \
-                         a larger iterations_max or tolerance, or take shorter steps",
-                        parameters.iterations_max, parameters.tolerance
-                    ))
-                })?;
-            }
-            add_fields((grid, parameters), transferred, (*begin, dt), outside);
-        }
+        let Self { settings, timing, cells, outside, flow, scratch, .. } = self;
+        let Settings { parameters, grid, width } = &*settings;
+        let (transfer, members) = self.particles.parts_mut(first);
+        let Transfer { grid: transferred, number } = transfer;
+        let dt = timing.substep;
+        cells.classify(grid, transferred, parameters.gravity * dt, request.occupied);
+        outside.update(settings, transfer, timing)?;
         let (position, _) = tentative.before(particles);
-        contributions.add_up((grid, *width), (position, particles), motion, parameters.gravity * dt);
-        let version = ForcesVersion { transfer: *number, cells: self.cells, dt };
-        let forces = FaceForces { grid, parameters, transferred, cell, outside: outside.as_ref(), version };
-        flow.apply_forces(&forces, contributions);
+        members.add_up((grid, *width), (position, particles), motion, parameters.gravity * dt);
+        let version = ForcesVersion { transfer: *number, cells: cells.version, dt };
+        let (cell, outside) = (&cells.now, outside.at_faces.as_ref());
+        let forces = FaceForces { grid, parameters, transferred, cell, outside, version };
+        flow.apply_forces(&forces, members);
         let set = |system: &mut _| flow.set_coefficients(&forces, system);
         self.solver.set_coefficients(flow.conductance_version(), flow.changed(), set);
-        flow.negative_divergence(grid, cell, &mut self.right_hand_side);
+        flow.negative_divergence(grid, cell, &mut scratch.right_hand_side);
         let limits = Limits {
             tolerance: parameters.tolerance,
             forcing: request.forcing,
             iterations_max: parameters.iterations_max,
         };
         let solved =
-            self.solver.solve(&mut self.right_hand_side, flow.changed(), &mut self.pressure, &limits);
+            self.solver.solve(&mut scratch.right_hand_side, flow.changed(), &mut self.pressure, &limits);
         self.iterations = solved.map_err(|unconverged| {
             SolverError(format!(
                 "the pressure reached a residual of {:.1e} in {} iterations, not the tolerance {:.1e}: write a larger \
@@ -202,7 +141,7 @@ impl FlipMethod {
                 unconverged.0, limits.iterations_max, limits.tolerance
             ))
         })?;
-        let given = flow.set_pressure((grid, cell), &self.pressure, &self.unpressed, parameters.flip_ratio);
+        let given = flow.set_pressure((grid, cell), &self.pressure, &cells.unpressed, parameters.flip_ratio);
         tentative.speed_bound += given.length();
         Ok(())
     }
@@ -210,11 +149,11 @@ impl FlipMethod {
     /// Velocity of each member as the grid alone would have it. In f64: a group's inertia times the change of
     /// its velocity is what others feel.
     fn member_velocities(&mut self, motion: &GroupMotion<'_>) -> Vec<DVec3> {
-        let Self { grid, width, contributions, flow, parameters: FlipParameters { flip_ratio, .. }, .. } =
-            self;
+        let Self { settings, particles: ParticlesOnGrid { members, .. }, flow, .. } = self;
+        let Settings { parameters: FlipParameters { flip_ratio, .. }, grid, width } = &*settings;
         let projected = flow.projected(grid, *flip_ratio);
-        contributions.sample(|axis, face| projected.velocities(axis, face));
-        let (flip_ratio, contributions) = (*flip_ratio, &*contributions);
+        members.sample(|axis, face| projected.velocities(axis, face));
+        let (flip_ratio, contributions) = (*flip_ratio, &*members);
         let mut velocities = vec![DVec3::ZERO; motion.mass.len()];
         let chunks =
             velocities.par_chunks_mut(LANES).zip(&contributions.members).with_min_len(MEMBERS / LANES);
@@ -239,9 +178,9 @@ impl FlipMethod {
         begin: usize,
         (position, velocity): (&mut [DVec3], &mut [DVec3]),
     ) -> Extremes {
-        let Self { grid, pairs, substep, width, .. } = self;
-        let (low, high) = self.parameters.inner_domain();
-        let flip_ratio = self.parameters.flip_ratio;
+        let Self { settings: Settings { parameters, grid, width }, pairs, timing, .. } = self;
+        let (substep, flip_ratio) = (timing.substep, parameters.flip_ratio);
+        let (low, high) = parameters.inner_domain();
         let group_of = &groups.group_of()[begin..];
         let (mut middle, mut interpolated) = ([DVec3::ZERO; BLOCK], [Interpolated::default(); BLOCK]);
         let mut extremes = Extremes::default();
@@ -261,7 +200,7 @@ impl FlipMethod {
             width.run(GridToParticle { grid, pairs, position: middle, interpolated: &mut *interpolated });
             for (l, interpolated) in interpolated.iter().enumerate() {
                 if group_of[l] == NO_GROUP {
-                    position[l] = (position[l] + *substep * grid_velocity(interpolated)).max(low).min(high);
+                    position[l] = (position[l] + substep * grid_velocity(interpolated)).max(low).min(high);
                     extremes.include(position[l], velocity[l]);
                 }
             }
@@ -271,7 +210,7 @@ impl FlipMethod {
 
     /// The grid's velocities at the positions of these particles, from where they find pairs.
     fn interpolated(&self, pairs: impl FaceSource + Sync, all: &[DVec3], wanted: &[u32]) -> Vec<DVec3> {
-        let Self { grid, width, .. } = self;
+        let Settings { grid, width, .. } = &self.settings;
         let of_block = |wanted: &[u32]| {
             let (mut position, mut interpolated) = ([DVec3::ZERO; BLOCK], [Interpolated::default(); BLOCK]);
             for (position, &i) in position.iter_mut().zip(wanted) {
@@ -287,15 +226,16 @@ impl FlipMethod {
     /// Finds the velocities with which free particles travel: the flow, and what brings the density nearer to
     /// the rest density.
     fn set_face_pairs(&mut self, first: bool) -> Result<(), SolverError> {
-        let Self { grid, parameters, contributions, cell, right_hand_side, potential, .. } = self;
+        let Self { settings, cells, scratch: Scratch { right_hand_side, potential }, .. } = self;
+        let Settings { parameters, grid, .. } = &*settings;
         self.flow.set_face_pairs(grid, parameters.flip_ratio, &mut self.pairs);
-        let transferred = if first { &self.start.grid } else { &self.later.grid };
-        let correction =
-            DensityCorrection { grid, transferred, contributions, cell, full: parameters.full() };
+        let (Transfer { grid: transferred, .. }, contributions) = self.particles.parts(first);
+        let (cell, full) = (&cells.now, parameters.full());
+        let correction = DensityCorrection { grid, transferred, contributions, cell, full };
         if correction.deviations(right_hand_side) < DEVIATION_MIN {
             return Ok(());
         }
-        let relaxation = self.relaxation_time.max(self.substep);
+        let relaxation = self.timing.relaxation_time.max(self.timing.substep);
         for column in &mut *right_hand_side {
             column.par_iter_mut().with_min_len(CHUNK).for_each(|deviation| *deviation /= relaxation);
         }
@@ -311,7 +251,7 @@ impl FlipMethod {
                 unconverged.0, limits.iterations_max
             ))
         })?;
-        let speed_max = SPREAD_MAX * parameters.radius / self.substep;
+        let speed_max = SPREAD_MAX * parameters.radius / self.timing.substep;
         self.flow.add_correction(grid, (cell, contributions), potential, speed_max, &mut self.pairs);
         Ok(())
     }
@@ -322,7 +262,7 @@ impl FlipMethod {
         self.advance(motion.groups, &mut position, &mut velocity);
         for (group, &velocity) in motion.velocity.iter().enumerate() {
             for &member in motion.groups.members(group) {
-                position[member as usize] += self.substep * velocity;
+                position[member as usize] += self.timing.substep * velocity;
             }
         }
         let bound = speed_max(&velocity);
@@ -360,50 +300,35 @@ impl FluidMethod for FlipMethod {
     fn new(parameters: FlipParameters, _: &Particles, width: Width) -> Self {
         let grid = Grid::new(parameters.domain.0, parameters.cell_size, parameters.cells());
         Self {
-            start: Transfer::default(),
-            later: Transfer::default(),
-            transfers: 0,
-            contributions: MemberContributions::default(),
-            unpressed: Vec::new(),
-            cell: Vec::new(),
-            cell_before: Vec::new(),
-            cells: 0,
-            flow: FaceVelocities::new(&grid, width),
-            viscosity: (parameters.viscosity > 0.0).then(Viscosity::default),
-            outside: (parameters.viscosity > 0.0 || !parameters.fields.is_empty())
-                .then(|| [0, 1, 2].map(|_| vec![0.0; grid.len()])),
-            time: 0.0,
-            begin: 0.0,
-            outside_for: None,
-            pairs: FacePairs::default(),
-            right_hand_side: split_zeros(&grid),
-            solver: PressureSolver::new(grid, width),
             pressure: split_zeros(&grid),
-            potential: split_zeros(&grid),
-            relaxation_time: 0.0,
-            substep: 0.0,
+            timing: Timing::default(),
+            particles: ParticlesOnGrid::default(),
+            cells: CellKinds::default(),
+            outside: OutsideImpulses::new(&grid, &parameters),
+            flow: FaceVelocities::new(&grid, width),
+            pairs: FacePairs::default(),
+            scratch: Scratch { right_hand_side: split_zeros(&grid), potential: split_zeros(&grid) },
+            solver: PressureSolver::new(grid, width),
             iterations: 0,
-            parameters,
-            grid,
-            width,
+            settings: Settings { parameters, grid, width },
         }
     }
 
     fn basics(&self) -> Basics {
-        let FlipParameters { spacing, particle_mass, radius, substeps_max, .. } = self.parameters;
+        let FlipParameters { spacing, particle_mass, radius, substeps_max, .. } = self.settings.parameters;
         Basics { spacing, particle_mass, radius, substeps_max }
     }
 
     fn sources(&self) -> &Sources {
-        &self.parameters.sources
+        &self.settings.parameters.sources
     }
 
     fn fields_of_force(&self) -> &Fields {
-        &self.parameters.fields
+        &self.settings.parameters.fields
     }
 
     fn set_time(&mut self, time: f64) {
-        self.time = time;
+        self.timing.time = time;
     }
 
     fn integration(&self) -> Option<Integration> {
@@ -411,14 +336,15 @@ impl FluidMethod for FlipMethod {
     }
 
     fn occupancy_grid(&self) -> Option<Lattice> {
-        self.parameters.occupancy.then(|| self.grid.lattice())
+        self.settings.parameters.occupancy.then(|| self.settings.grid.lattice())
     }
 
     /// No particle crosses more than `cfl` cells, with the speed that gravity adds in the sub-step.
     fn stable_substep(&self, speed: f64) -> f64 {
         // v dt + g dt^2 = reach, solved for dt in the form that cannot cancel.
-        let reach = self.parameters.cfl * self.grid.cell_size;
-        let root = (speed * speed + 4.0 * self.parameters.gravity.length() * reach).sqrt();
+        let FlipParameters { cfl, gravity, .. } = &self.settings.parameters;
+        let reach = cfl * self.settings.grid.cell_size;
+        let root = (speed * speed + 4.0 * gravity.length() * reach).sqrt();
         if speed + root > 0.0 { 2.0 * reach / (speed + root) } else { f64::INFINITY }
     }
 
@@ -439,8 +365,8 @@ impl FluidMethod for FlipMethod {
         answer: &mut Answer,
     ) -> Result<(), SolverError> {
         let substeps = cut.substeps;
-        self.relaxation_time = cut.stable / self.parameters.cfl;
-        self.substep = cut.dt;
+        self.timing.relaxation_time = cut.stable / self.settings.parameters.cfl;
+        self.timing.substep = cut.dt;
         let (own, mass) = masses(request.groups, particles);
         let inertia = inertias(request, &own);
         let impulse: Vec<DVec3> =
@@ -448,7 +374,7 @@ impl FluidMethod for FlipMethod {
         let mut velocity = request.velocity.to_vec();
         for k in 0..substeps {
             let first = k == 0;
-            self.begin = self.time + f64::from(k) * cut.dt;
+            self.timing.begin = self.timing.time + f64::from(k) * cut.dt;
             if !first {
                 self.transfer(false, &particles.id, tentative.before(particles));
             }
@@ -476,12 +402,12 @@ impl FluidMethod for FlipMethod {
 
     /// The grid's velocities, to first order in the sub-step and without the density projection.
     fn velocities(&self, (position, _): (&[DVec3], &[DVec3]), wanted: &[u32]) -> Vec<DVec3> {
-        let flip_ratio = self.parameters.flip_ratio;
+        let Settings { parameters: FlipParameters { flip_ratio, .. }, grid, .. } = &self.settings;
         if wanted.len() < position.len() / MANY {
-            return self.interpolated(self.flow.projected(&self.grid, flip_ratio), position, wanted);
+            return self.interpolated(self.flow.projected(grid, *flip_ratio), position, wanted);
         }
         let mut pairs = FacePairs::default();
-        self.flow.set_face_pairs(&self.grid, flip_ratio, &mut pairs);
+        self.flow.set_face_pairs(grid, *flip_ratio, &mut pairs);
         self.interpolated(&pairs, position, wanted)
     }
 
@@ -497,24 +423,25 @@ impl FluidMethod for FlipMethod {
 
     /// By the cells in which the particles were at the start of the step.
     fn sort_storage(&self, particles: &mut Particles) {
-        particles.reorder(self.start.grid.order());
+        particles.reorder(self.particles.start.grid.order());
     }
 
     fn emitted(&self, id: ParticleId, place: DVec3) -> DVec3 {
-        self.parameters.jittered(id, place)
+        self.settings.parameters.jittered(id, place)
     }
 
     /// `density` [kg/m^3] of the particles where they are, and `pressure` [Pa] of the last step, from the
     /// grid.
     fn fields(&self, particles: &Particles) -> Vec<Field> {
-        // The transfer in `start` is of this state or of the one before, by whether the next step has begun.
+        let Settings { parameters, grid, width } = &self.settings;
+        // The transfer at the start is of this state or of the one before, by whether the next step has begun.
         let mut now = ParticleToGrid::default();
-        now.transfer(&self.grid, self.width, &particles.id, (&particles.position, &particles.velocity));
-        let scale = self.parameters.particle_mass / self.grid.cell_size.powi(3);
+        now.transfer(grid, *width, &particles.id, (&particles.position, &particles.velocity));
+        let scale = parameters.particle_mass / grid.cell_size.powi(3);
         let value = |&x: &DVec3| {
-            let faces = self.grid.place(x).faces(&self.grid, 2).into_iter();
+            let faces = grid.place(x).faces(grid, 2).into_iter();
             let weight: f64 = faces.map(|(face, weight)| weight * f64::from(now.at(2, face)[0])).sum();
-            let cell = self.grid.index(self.grid.cell(x));
+            let cell = grid.index(grid.cell(x));
             ((scale * weight) as f32, self.pressure[cell % 2][cell / 2] as f32)
         };
         let (density, pressure) = particles.position.iter().map(value).unzip();

@@ -14,22 +14,29 @@ use amalgam_particles::lanes::{LANES, Lanes, Register, Task};
 use amalgam_solver_kit::{Ranks, sum_integers};
 
 use super::kernel::DensityCalibration;
-use super::neighbours::{Group, NeighbourList, PRESSURE, Places, Stored, Surroundings, VOLUME};
+use super::neighbours::{
+    CandidateCoordinates, NeighbourList, NeighbourSearch, PRESSURE, Packet, ParticleRecord, VOLUME,
+};
 use super::pairs::{DensityKernel, PairCoefficients, PairForce, squared};
 use super::pressure::PressureByDensity;
-use super::sweep::Sums;
+use super::sweep::ChunkSweep;
 
 /// Sums `W(r) / W(0)` over the neighbours of each particle of a chunk.
 pub(super) struct KernelSums<'a, K> {
-    sums: Sums<'a, f32>,
-    places: &'a mut Places,
+    sweep: ChunkSweep<'a, f32>,
+    /// Room for the candidates of a packet.
+    candidates: &'a mut CandidateCoordinates,
     kernel: PhantomData<K>,
 }
 
 impl<'a, K: DensityKernel> KernelSums<'a, K> {
     /// The sums of the kernel that belongs to a force.
-    pub(super) fn of<F: PairForce<Density = K>>(_: F, sums: Sums<'a, f32>, places: &'a mut Places) -> Self {
-        Self { sums, places, kernel: PhantomData }
+    pub(super) fn of<F: PairForce<Density = K>>(
+        _: F,
+        sweep: ChunkSweep<'a, f32>,
+        candidates: &'a mut CandidateCoordinates,
+    ) -> Self {
+        Self { sweep, candidates, kernel: PhantomData }
     }
 }
 
@@ -39,13 +46,13 @@ impl<K: DensityKernel> Task for KernelSums<'_, K> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> [u64; 2] {
-        let Self { sums, places, .. } = self;
+        let Self { sweep, candidates, .. } = self;
         let mut pairs = [0; 2];
-        sums.visit(
+        sweep.for_each_packet(
             L::Register::LANES,
             #[inline(always)]
-            |group, around, found, values| {
-                let counts = kernel_sums::<K, L::Register>(group, around, places, found, values);
+            |packet, search, list, values| {
+                let counts = kernel_sums::<K, L::Register>(packet, search, candidates, list, values);
                 (0..2).for_each(|of| pairs[of] += (counts[of] * L::Register::LANES) as u64);
             },
         );
@@ -53,23 +60,26 @@ impl<K: DensityKernel> Task for KernelSums<'_, K> {
     }
 }
 
-/// Fills in the sums of a group of particles, a particle per lane.
+/// Fills in the sums of a packet of particles, a particle per lane. The coordinates of the packet's particles
+/// are in registers. Each candidate's coordinates go to all lanes in turn. A candidate nearer than the support
+/// radius to any lane is a neighbour of the packet, and the list for the loop over forces notes it. Returns the
+/// numbers of candidates and of neighbours.
 #[inline(always)]
 fn kernel_sums<K: DensityKernel, R: Register>(
-    group: &Group<'_>,
-    around: &Surroundings<'_>,
-    places: &mut Places,
-    found: &mut NeighbourList,
+    packet: &Packet<'_>,
+    search: &NeighbourSearch<'_>,
+    candidates: &mut CandidateCoordinates,
+    list: &mut NeighbourList,
     values: &mut [f32],
 ) -> [usize; 2] {
-    places.collect::<R>(around, group);
-    let [at_x, at_y, at_z] = around.places::<R>(group);
+    candidates.collect::<R>(search, packet);
+    let [own_x, own_y, own_z] = search.packet_coordinates::<R>(packet);
     let mut sum = R::splat(0.0);
-    let counts = places.visit::<R>(
-        found,
+    let counts = candidates.visit::<R>(
+        list,
         #[inline(always)]
         |[x, y, z]| {
-            let distance2 = squared([at_x - R::splat(x), at_y - R::splat(y), at_z - R::splat(z)]);
+            let distance2 = squared([own_x - R::splat(x), own_y - R::splat(y), own_z - R::splat(z)]);
             sum = sum + K::relative_value(distance2);
             distance2.less(R::splat(1.0)) != 0
         },
@@ -186,7 +196,7 @@ pub(super) struct DensityPass<'a, P> {
     pub(super) constants: PassConstants,
     pub(super) source: P,
     pub(super) compression: &'a mut [f32],
-    pub(super) stored: &'a mut [Stored],
+    pub(super) records: &'a mut [ParticleRecord],
 }
 
 impl<P: PressureByDensity> Task for DensityPass<'_, P> {
@@ -194,10 +204,10 @@ impl<P: PressureByDensity> Task for DensityPass<'_, P> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> DensityTotals {
-        let Self { constants, source, compression, stored } = self;
+        let Self { constants, source, compression, records } = self;
         source.choose(
             #[inline(always)]
-            |source| constants.pass(&source, compression, stored),
+            |source| constants.pass(&source, compression, records),
         )
     }
 }
@@ -208,11 +218,11 @@ impl PassConstants {
         &self,
         source: &impl PressureByDensity,
         compression: &mut [f32],
-        stored: &mut [Stored],
+        records: &mut [ParticleRecord],
     ) -> DensityTotals {
         let mut totals = DensityTotals { compression_max: 1.0, ..DensityTotals::default() };
-        for (values, stored) in compression.chunks_mut(BLOCK).zip(stored.chunks_mut(BLOCK)) {
-            let block = self.pass_block(source, values, stored);
+        for (values, records) in compression.chunks_mut(BLOCK).zip(records.chunks_mut(BLOCK)) {
+            let block = self.pass_block(source, values, records);
             totals.compression_max = totals.compression_max.max(block.compression_max);
             totals.energy = totals.energy.saturating_add(block.energy);
             totals.excess = totals.excess.saturating_add(block.excess);
@@ -226,16 +236,16 @@ impl PassConstants {
         &self,
         source: &impl PressureByDensity,
         compression: &mut [f32],
-        all_stored: &mut [Stored],
+        all_records: &mut [ParticleRecord],
     ) -> DensityTotals {
         let Self { calibration, pairs, rest_density } = self;
         let (mut largest, mut energies) = ([1.0; LANES], [0.0; LANES]);
         let mut excesses = [0.0; LANES];
         let scale = 1.0 / source.energy_unit();
         let mut all = [1.0; BLOCK];
-        let places = all.chunks_exact_mut(LANES);
-        for ((values, stored), all) in
-            compression.chunks_mut(LANES).zip(all_stored.chunks_mut(LANES)).zip(places)
+        let all_sixteens = all.chunks_exact_mut(LANES);
+        for ((values, records), all) in
+            compression.chunks_mut(LANES).zip(all_records.chunks_mut(LANES)).zip(all_sixteens)
         {
             let mut sums = [0.0; LANES];
             sums[..values.len()].copy_from_slice(values);
@@ -253,9 +263,9 @@ impl PassConstants {
                 all[l] = x;
             }
             values.copy_from_slice(&sums[..values.len()]);
-            for (l, stored) in stored.iter_mut().enumerate() {
-                stored[PRESSURE] = pressure[l].to_bits() as i32;
-                stored[VOLUME] = volume[l].to_bits() as i32;
+            for (l, record) in records.iter_mut().enumerate() {
+                record[PRESSURE] = pressure[l].to_bits() as i32;
+                record[VOLUME] = volume[l].to_bits() as i32;
             }
         }
         let compression_max = largest.into_iter().fold(1.0, f64::max);

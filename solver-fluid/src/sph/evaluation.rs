@@ -1,16 +1,37 @@
 //! Densities and accelerations of a fluid at one instant.
 //!
-//! Particles are sorted by place (`neighbours/cells.rs`) and handled in chunks of whole rows. Particles of a
-//! row form **groups**, each of as many particles as a register has lanes, one particle per lane. The
-//! **candidates** of a group are all particles of the nine rows around it, and their mirror images, within
-//! reach of the group's bounding box. They are copied next to each other, relative to the group's origin
-//! (`neighbours/candidates.rs`), and each candidate is met with all lanes at once.
+//! Particles are sorted by cell (`neighbours/cells.rs`) and handled in chunks of whole rows of cells, a chunk
+//! per task. Successive particles of a row form a **packet** (`neighbours/search.rs`): as many particles as a
+//! vector register has lanes, one particle per lane. The particles around a packet are met one by one, each
+//! by all lanes at once:
+//!
+//! ```text
+//!   lane                    0      1      2            15
+//!                        +------+------+------+     +------+
+//!   packet, in registers |  x0  |  x1  |  x2  | ... | x15  |     likewise y and z
+//!                        +------+------+------+     +------+
+//!   one other particle   |  xj  |  xj  |  xj  | ... |  xj  |     the same in all lanes
+//!                        +------+------+------+     +------+
+//!   offset               |x0-xj |x1-xj |x2-xj | ... |x15-xj|     16 pairs at once
+//!                        +------+------+------+     +------+
+//! ```
+//!
+//! Two loops do so, each a sweep over the packets of a chunk (`sweep.rs`):
+//!
+//! 1. **Densities** (`density.rs`). The **candidates** of a packet are all particles of the nine rows around
+//!    it, and their mirror images, within a support radius of the packet's bounding box. Their coordinates are
+//!    copied next to each other, relative to the packet's origin (`neighbours/candidates.rs`). The loop sums
+//!    the kernel over them. A candidate within a support radius of any particle of the packet is a
+//!    **neighbour** of the packet, and goes to the neighbour list of the chunk
+//!    (`neighbours/neighbour_list.rs`). A pass over the particles then finds their pressures.
+//! 2. **Forces** (`acceleration.rs`). The records of the neighbours, with pressures and velocities, are copied
+//!    next to each other in the order of the list. The loop sums the accelerations over them.
 //!
 //! A candidate outside of a particle's support contributes exactly zero, so that the inner loops have no
-//! branch. A particle meets its neighbours in the same order however particles are grouped, so that results
-//! do not depend on the number of lanes.
+//! branch. A particle meets its neighbours in the same order whichever packet it is in, so that results do
+//! not depend on the number of lanes.
 //!
-//! Positions are in support radii, rounded to 2^-22. Relative to a group's origin they are exact in f32, and
+//! Positions are in support radii, rounded to 2^-22. Relative to a packet's origin they are exact in f32, and
 //! so are their differences. Hence both particles of a pair, or a particle and an image, see exactly opposite
 //! offsets.
 
@@ -30,10 +51,11 @@ use super::density::{DensityPass, DensityTotals, JoinedTotals, KernelSums, PassC
 use super::ghosts::Ghosts;
 use super::kernel::DensityCalibration;
 use super::neighbours::{
-    Candidates, CellOrder, Chunk, Columns, NeighbourList, PRESSURE, Places, Points, Raster, VOLUME,
+    CandidateCoordinates, CellOrder, Chunk, FixedPointGrid, NeighbourList, PRESSURE, PacketNeighbours,
+    Points, SortedParticles, VOLUME,
 };
 use super::pairs::PairForce;
-use super::sweep::{Sums, split};
+use super::sweep::{ChunkSweep, split};
 use super::viscosity::with_force;
 
 /// Least number of particles of one task, whatever the number of threads.
@@ -46,16 +68,16 @@ pub struct Evaluation {
     width: Width,
     cells: CellOrder,
     chunks: Vec<Chunk>,
-    /// Columns in sorted order.
-    columns: Columns,
+    /// The particles in cell order, in which the columns of results below stand too.
+    sorted: SortedParticles,
     compression: Vec<f32>,
     acceleration: Vec<Vec3>,
     totals: Vec<DensityTotals>,
     /// The square of each chunk's largest acceleration [m^2/s^4].
     accelerations_max: Vec<f32>,
-    /// Neighbours of each chunk, found with densities and used again for forces.
-    found: Vec<NeighbourList>,
-    /// Place of each particle in the sorted order.
+    /// Neighbours of the packets of each chunk, found with densities and used again for forces.
+    lists: Vec<NeighbourList>,
+    /// Index of each particle in the cell order.
     rank: Vec<AtomicU32>,
     /// Number of own particles, behind which ghosts are numbered.
     own: usize,
@@ -78,12 +100,12 @@ impl Evaluation {
             width,
             cells: CellOrder::default(),
             chunks: Vec::new(),
-            columns: Columns::default(),
+            sorted: SortedParticles::default(),
             compression: Vec::new(),
             acceleration: Vec::new(),
             totals: Vec::new(),
             accelerations_max: Vec::new(),
-            found: Vec::new(),
+            lists: Vec::new(),
             rank: Vec::new(),
             own: 0,
             joined: JoinedTotals::default(),
@@ -94,16 +116,16 @@ impl Evaluation {
     /// Finds neighbours and densities of own particles, where neighbours are own particles and `ghosts`. If
     /// points have ids, results do not depend on the order in which particles are stored.
     pub fn find_densities(&mut self, parameters: &SphParameters, own: Points<'_>, ghosts: Points<'_>) {
-        let raster = Raster::new(parameters.support_radius, parameters.walls);
-        self.cells.rebuild(self.width, &raster, own, ghosts);
+        let grid = FixedPointGrid::new(parameters.support_radius, parameters.walls);
+        self.cells.rebuild(self.width, &grid, own, ghosts);
         self.own = own.positions.len();
-        let Self { width, cells, chunks, columns, compression, totals, found, rank, own: own_count, .. } =
+        let Self { width, cells, chunks, sorted, compression, totals, lists, rank, own: own_count, .. } =
             self;
         let own_count = *own_count;
         let count = cells.order().len();
         cells.chunks(CHUNK, chunks);
         rank.resize_with(count, AtomicU32::default);
-        columns.set(&raster, cells, (own, ghosts), rank);
+        sorted.set(&grid, cells, (own, ghosts), rank);
         compression.resize(count, 0.0);
         let [kernel, _] = parameters.formulation.kernels(parameters.support_radius);
         let source = parameters.state;
@@ -112,22 +134,22 @@ impl Evaluation {
             pairs: parameters.formulation.coefficients(parameters),
             rest_density: source.rest_density,
         };
-        let (around, stored) = columns.parts(cells, &raster);
-        found.resize_with(chunks.len(), NeighbourList::default);
+        let (search, records) = sorted.search_and_records(cells, &grid);
+        lists.resize_with(chunks.len(), NeighbourList::default);
         let tasks =
-            (chunks.par_iter(), found.par_iter_mut(), split(compression, chunks), split(stored, chunks));
+            (chunks.par_iter(), lists.par_iter_mut(), split(compression, chunks), split(records, chunks));
         tasks
             .into_par_iter()
-            .map_init(Places::default, |places, (chunk, found, compression, stored)| {
-                found.clear();
-                let sums = Sums { around, chunk, found, values: &mut *compression, own: own_count };
+            .map_init(CandidateCoordinates::default, |candidates, (chunk, list, compression, records)| {
+                list.clear();
+                let sweep = ChunkSweep { search, chunk, list, values: &mut *compression, own: own_count };
                 let pairs = with_force!(parameters.formulation, force => {
-                    width.run(KernelSums::of(force, sums, places))
+                    width.run(KernelSums::of(force, sweep, candidates))
                 });
                 // A ghost's sum of zero gives no pressure and adds nothing to the totals. Its owner sends its
                 // pressure later.
                 clear_ghosts(&cells.order()[chunk.particles.clone()], own_count, compression, 0.0);
-                let pass = DensityPass { constants, source, compression, stored };
+                let pass = DensityPass { constants, source, compression, records };
                 width.run(pass).with_pairs(pairs)
             })
             .collect_into_vec(totals);
@@ -139,19 +161,19 @@ impl Evaluation {
     }
 
     fn sum_accelerations<F: PairForce>(&mut self, parameters: &SphParameters, force: F) {
-        let Self { width, cells, chunks, columns, acceleration, accelerations_max, found, own, .. } = self;
+        let Self { width, cells, chunks, sorted, acceleration, accelerations_max, lists, own, .. } = self;
         let own = *own;
-        let raster = Raster::new(parameters.support_radius, parameters.walls);
+        let grid = FixedPointGrid::new(parameters.support_radius, parameters.walls);
         acceleration.resize(cells.order().len(), Vec3::ZERO);
-        let (around, stored) = columns.parts(cells, &raster);
-        let stored = &*stored;
-        let tasks = (chunks.par_iter(), found.par_iter_mut(), split(acceleration, chunks));
+        let (search, records) = sorted.search_and_records(cells, &grid);
+        let particles = &*records;
+        let tasks = (chunks.par_iter(), lists.par_iter_mut(), split(acceleration, chunks));
         tasks
             .into_par_iter()
-            .map_init(Candidates::default, |candidates, (chunk, found, acceleration)| {
-                found.rewind();
-                let sums = Sums { around, chunk, found, values: &mut *acceleration, own };
-                width.run(Accelerations { sums, stored, candidates, force });
+            .map_init(PacketNeighbours::default, |neighbours, (chunk, list, acceleration)| {
+                list.rewind();
+                let sweep = ChunkSweep { search, chunk, list, values: &mut *acceleration, own };
+                width.run(Accelerations { sweep, particles, neighbours, force });
                 clear_ghosts(&cells.order()[chunk.particles.clone()], own, acceleration, Vec3::ZERO);
                 acceleration.iter().map(|a| a.length_squared()).fold(0.0, larger)
             })
@@ -164,16 +186,15 @@ impl Evaluation {
     pub(super) fn join_densities(&mut self, ranks: &Ranks, ghosts: &Ghosts) {
         let own = self.own;
         if !ranks.is_alone() {
-            let place = |i: usize| self.rank[i].load(Relaxed) as usize;
-            let stored = self.columns.stored();
+            let records = self.sorted.records();
             let of_own = |i: u32| {
-                let stored = stored[place(i as usize)];
-                [stored[PRESSURE], stored[VOLUME]]
+                let record = records[self.rank[i as usize].load(Relaxed) as usize];
+                [record[PRESSURE], record[VOLUME]]
             };
             for (g, [pressure, volume]) in ghosts.ask(ranks, of_own).into_iter().enumerate() {
                 let at = self.rank[own + g].load(Relaxed) as usize;
-                let stored = &mut self.columns.stored_mut()[at];
-                (stored[PRESSURE], stored[VOLUME]) = (pressure, volume);
+                let record = &mut self.sorted.records_mut()[at];
+                (record[PRESSURE], record[VOLUME]) = (pressure, volume);
             }
         }
         self.joined = JoinedTotals::new(&self.totals, own, ranks);

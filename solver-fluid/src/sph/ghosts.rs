@@ -13,7 +13,7 @@ use bytemuck::{Pod, Zeroable};
 use glam::{IVec3, Vec3};
 use rayon::prelude::*;
 
-use super::neighbours::{Points, Raster};
+use super::neighbours::{FixedPointGrid, Points};
 
 /// Particles of one task in loops over particles.
 const CHUNK: usize = 4096;
@@ -49,12 +49,12 @@ impl Default for Share {
 impl Share {
     /// The part of this rank, and the indices of its particles. Every rank must have all particles.
     /// Collective.
-    pub(super) fn new(ranks: &Ranks, raster: &Raster, positions: &[DVec3]) -> (Self, Vec<u32>) {
+    pub(super) fn new(ranks: &Ranks, grid: &FixedPointGrid, positions: &[DVec3]) -> (Self, Vec<u32>) {
         // Of n ranks each counts every nth particle.
         let of = |k: usize| ranks.rank() + k * ranks.size();
         let count = positions.len().saturating_sub(ranks.rank()).div_ceil(ranks.size());
-        let cut = Cut::balanced(ranks, |k| cell(raster, positions[of(k)]), count, 1);
-        let own = |&i: &u32| cut.owner(cell(raster, positions[i as usize])) == ranks.rank();
+        let cut = Cut::balanced(ranks, |k| cell(grid, positions[of(k)]), count, 1);
+        let own = |&i: &u32| cut.owner(cell(grid, positions[i as usize])) == ranks.rank();
         let own = (0..positions.len() as u32).into_par_iter().with_min_len(CHUNK).filter(own).collect();
         (Self { ranks: ranks.clone(), cut, ..Self::default() }, own)
     }
@@ -69,7 +69,7 @@ impl Share {
     }
 
     /// Cuts space anew if the busiest rank has more than [`UNBALANCED`] times the mean work. Collective.
-    pub(super) fn balance(&mut self, raster: &Raster, positions: &[DVec3]) {
+    pub(super) fn balance(&mut self, grid: &FixedPointGrid, positions: &[DVec3]) {
         let nanoseconds = std::mem::take(&mut self.busy).as_nanos() as i64;
         let (mut sum, mut most) = ([nanoseconds, positions.len() as i64], [nanoseconds as f64]);
         self.ranks.sum(&mut sum);
@@ -81,32 +81,32 @@ impl Share {
                 true => weight(sum[0], sum[1]),
                 false => weight(nanoseconds, positions.len() as i64),
             };
-            self.recut(raster, positions, weight);
+            self.recut(grid, positions, weight);
         }
     }
 
     /// Cuts space anew, where an own particle costs `weight` [ns]. Collective.
-    pub(super) fn recut(&mut self, raster: &Raster, positions: &[DVec3], weight: u64) {
-        self.cut = Cut::balanced(&self.ranks, |i| cell(raster, positions[i]), positions.len(), weight);
+    pub(super) fn recut(&mut self, grid: &FixedPointGrid, positions: &[DVec3], weight: u64) {
+        self.cut = Cut::balanced(&self.ranks, |i| cell(grid, positions[i]), positions.len(), weight);
     }
 
     /// The rank that each own particle belongs to now.
-    pub(super) fn owners(&self, raster: &Raster, positions: &[DVec3]) -> Vec<u32> {
+    pub(super) fn owners(&self, grid: &FixedPointGrid, positions: &[DVec3]) -> Vec<u32> {
         let own = self.ranks.rank();
-        let [low, high] = raster.box_within(self.cut.region(own), 0);
+        let [low, high] = grid.box_within(self.cut.region(own), 0);
         let owner = |&x: &DVec3| match is_between(x, low, high) {
             true => own as u32,
-            false => self.cut.owner(cell(raster, x)) as u32,
+            false => self.cut.owner(cell(grid, x)) as u32,
         };
         positions.par_iter().with_min_len(CHUNK).map(owner).collect()
     }
 
     /// The largest distance [cells] of a particle, of any rank, from its rank's box. Collective.
-    fn strayed(&self, raster: &Raster, positions: &[DVec3]) -> i32 {
+    fn strayed(&self, grid: &FixedPointGrid, positions: &[DVec3]) -> i32 {
         let (low, high) = self.cut.region(self.ranks.rank());
         let (low, high) = (IVec3::from_array(low), IVec3::from_array(high));
         let strayed = |&x: &DVec3| {
-            let cell = IVec3::from_array(cell(raster, x));
+            let cell = IVec3::from_array(cell(grid, x));
             // Differences saturate, since a box may reach to the largest integer.
             let below = IVec3::select(cell.cmplt(low), low.saturating_sub(cell), IVec3::ZERO);
             let above = IVec3::select(cell.cmpgt(high), cell.saturating_sub(high), IVec3::ZERO);
@@ -126,8 +126,8 @@ fn is_between(position: DVec3, low: DVec3, high: DVec3) -> bool {
 }
 
 /// The cell of a position [m].
-fn cell(raster: &Raster, position: DVec3) -> Cell {
-    raster.locate(position).cell().to_array()
+fn cell(grid: &FixedPointGrid, position: DVec3) -> Cell {
+    grid.locate(position).cell().to_array()
 }
 
 /// A particle as it is sent to a rank that sees it.
@@ -161,13 +161,19 @@ pub(super) struct Ghosts {
 impl Ghosts {
     /// Sends own particles to the ranks that see them, and receives the ghosts that own particles see.
     /// `may_stray` is true if particles may have left their rank's box. Collective.
-    pub(super) fn exchange(&mut self, share: &mut Share, raster: &Raster, own: Points<'_>, may_stray: bool) {
+    pub(super) fn exchange(
+        &mut self,
+        share: &mut Share,
+        grid: &FixedPointGrid,
+        own: Points<'_>,
+        may_stray: bool,
+    ) {
         if share.ranks.is_alone() {
             return;
         }
         // A particle sees no farther than the next cell. If both particles of a pair may have strayed by s
         // cells, their boxes may be 1 + 2 s cells apart.
-        let depth = 1 + if may_stray { 2 * share.strayed(raster, own.positions) } else { 0 };
+        let depth = 1 + if may_stray { 2 * share.strayed(grid, own.positions) } else { 0 };
         let start = Instant::now();
         let Share { ranks, cut, spent, .. } = share;
         let (ranks, cut) = (&*ranks, &*cut);
@@ -175,11 +181,11 @@ impl Ghosts {
         let with = &self.with;
         self.seen.resize_with(with.len(), Vec::new);
         self.seen.iter_mut().for_each(Vec::clear);
-        let [low, high] = raster.box_within(cut.region(ranks.rank()), depth);
+        let [low, high] = grid.box_within(cut.region(ranks.rank()), depth);
         let border = (0..own.positions.len()).into_par_iter().with_min_len(CHUNK);
         let border: Vec<(u32, Cell)> = border
             .filter(|&i| !is_between(own.positions[i], low, high))
-            .map(|i| (i as u32, cell(raster, own.positions[i])))
+            .map(|i| (i as u32, cell(grid, own.positions[i])))
             .collect();
         // Successive particles mostly lie in one cell, so that the ranks that see it are found once.
         let (mut last, mut seers) = (None, Vec::new());

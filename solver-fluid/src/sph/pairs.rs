@@ -40,6 +40,20 @@ pub(super) struct PairCoefficients {
     pub(super) volume: f64,
 }
 
+impl PairCoefficients {
+    /// The constants of a force in which the pressure has the factor 1 / rho^2, as in
+    /// `a_i = sum m k t^3 (p_i / rho_i^2 + p_j / rho_j^2) (x_i - x_j)`. Here `-k t^3 (x_i - x_j)` is the
+    /// kernel's gradient, and `slope` is k. Offsets are in support radii H, so that the factor of the scaled
+    /// pressure is `m k H`.
+    ///
+    /// `viscous` is the constant c of the viscous term, which is `c / (rho_i rho_j)` times a function of
+    /// velocities and offsets.
+    pub(super) fn over_squared_density(parameters: &SphParameters, slope: f64, viscous: f64) -> Self {
+        let &SphParameters { support_radius, mass, .. } = parameters;
+        Self { pressure: mass * slope * support_radius, over_squared_density: true, volume: viscous.sqrt() }
+    }
+}
+
 /// A kernel that densities are summed with.
 pub(super) trait DensityKernel: Send + Sync {
     /// The kernel as a function in f64.
@@ -76,6 +90,13 @@ pub(super) trait PairForce: Copy + Send + Sync {
     /// The kernels of density and of the gradient of pressure.
     fn kernels(&self, support_radius: f64) -> [Kernel; 2] {
         [Self::Density::SHAPE, Self::PRESSURE_KERNEL].map(|shape| Kernel { shape, support_radius })
+    }
+
+    /// The calibrated factor k [1/m^5] of the gradient in the pressure force: see
+    /// [`Kernel::calibrated_slope`].
+    fn slope(&self, &SphParameters { spacing, support_radius, .. }: &SphParameters) -> f64 {
+        let [_, kernel] = self.kernels(support_radius);
+        kernel.calibrated_slope(spacing)
     }
 }
 

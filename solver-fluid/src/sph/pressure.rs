@@ -10,7 +10,7 @@ pub(super) mod hydrostatic;
 /// Pressure and energy of a particle that follow from its compression x, the density over the rest density.
 /// Both are computed in the density pass, so that a pass over the particles is saved.
 ///
-/// A solver that iterates for the pressure gives a pressure of zero here and writes `Stored[PRESSURE]` later.
+/// A solver that iterates for the pressure gives a pressure of zero here and writes `ParticleRecord[PRESSURE]` later.
 pub(super) trait PressureByDensity: Copy + Send + Sync {
     /// Pressure [Pa] at a compression.
     fn pressure(&self, x: f64) -> f64;

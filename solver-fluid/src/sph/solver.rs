@@ -6,7 +6,7 @@ use amalgam_solver_kit::{Answer, Field, FieldValues, Fields, Members, Ranks, Req
 use rayon::prelude::*;
 
 use super::ghosts::{Ghosts, Share, Spent};
-use super::neighbours::{Points, Raster};
+use super::neighbours::{FixedPointGrid, Points};
 use super::{SphParameters, evaluation::Evaluation, guard::Guard, sources::Sources, walls::Walls};
 use crate::fluid::{Basics, Cut, Fluid, FluidMethod};
 use crate::substeps::{Extremes, Tentative};
@@ -41,8 +41,8 @@ impl Fluid<SphMethod> {
     /// Cuts space among ranks anew, where an own particle costs `weight` [ns], so that particles move between
     /// ranks at the end of the next step. Collective.
     pub fn recut(&mut self, weight: u64) {
-        let raster = self.method.raster();
-        self.method.share.recut(&raster, &self.particles.position, weight);
+        let grid = self.method.grid();
+        self.method.share.recut(&grid, &self.particles.position, weight);
     }
 
     /// The number of particles of other ranks that this rank sees, and the time that it has spent so far.
@@ -58,19 +58,19 @@ impl Fluid<SphMethod> {
 }
 
 impl SphMethod {
-    fn raster(&self) -> Raster {
-        Raster::new(self.parameters.support_radius, self.parameters.walls)
+    fn grid(&self) -> FixedPointGrid {
+        FixedPointGrid::new(self.parameters.support_radius, self.parameters.walls)
     }
 
     /// Finds the densities of own particles. Collective.
     fn find_densities(&mut self, when: When, own: Points<'_>) {
-        let raster = self.raster();
+        let grid = self.grid();
         let Self { parameters, start, later, share, ghosts, .. } = self;
         let evaluation = match when {
             When::Start => start,
             When::Later => later,
         };
-        ghosts.exchange(share, &raster, own, when == When::Later);
+        ghosts.exchange(share, &grid, own, when == When::Later);
         share.timed(|| evaluation.find_densities(parameters, own, ghosts.points()));
         evaluation.join_densities(&share.ranks, ghosts);
     }
@@ -175,7 +175,7 @@ impl SphMethod {
     }
 }
 
-/// Place of a sub-step in its step.
+/// Position of a sub-step in its step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
     /// The first one of a step.
@@ -389,7 +389,7 @@ impl FluidMethod for SphMethod {
     fn fields(&self, particles: &Particles) -> Vec<Field> {
         let (mut now, mut ghosts) = (Evaluation::default(), Ghosts::default());
         let mut share = self.share.clone();
-        ghosts.exchange(&mut share, &self.raster(), committed(particles), false);
+        ghosts.exchange(&mut share, &self.grid(), committed(particles), false);
         now.find_densities(&self.parameters, committed(particles), ghosts.points());
         let state = self.parameters.state;
         let density = now.compressions().map(|x| (x * state.rest_density) as f32).collect();
@@ -405,7 +405,7 @@ impl FluidMethod for SphMethod {
     }
 
     fn share(&mut self, ranks: &Ranks, particles: &Particles) -> Result<Vec<u32>, SolverError> {
-        let (share, own) = Share::new(ranks, &self.raster(), &particles.position);
+        let (share, own) = Share::new(ranks, &self.grid(), &particles.position);
         self.share = share;
         if !ranks.is_first() {
             self.guard = Guard::silent();
@@ -414,11 +414,11 @@ impl FluidMethod for SphMethod {
     }
 
     fn owners(&mut self, particles: &Particles, step: u64) -> Vec<u32> {
-        let raster = self.raster();
+        let grid = self.grid();
         // Often at first, when the cost of particles is not known.
         if step.is_power_of_two() || step.is_multiple_of(Self::STORAGE_PERIOD) {
-            self.share.balance(&raster, &particles.position);
+            self.share.balance(&grid, &particles.position);
         }
-        self.share.owners(&raster, &particles.position)
+        self.share.owners(&grid, &particles.position)
     }
 }

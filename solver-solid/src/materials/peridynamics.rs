@@ -15,6 +15,7 @@ mod rows;
 mod stretch;
 mod surface;
 mod table;
+mod variants;
 
 use std::ops::Range;
 

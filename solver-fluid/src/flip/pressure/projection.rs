@@ -406,8 +406,8 @@ impl PressureSolver {
         let Self { multigrid, residual, largest, .. } = self;
         let width = multigrid.width();
         let (system, rounded) = multigrid.finest_and_right_hand_side();
-        let columns = blocks_mut(residual).zip(blocks_mut(rounded)).zip(blocks(right_hand_side));
-        columns.zip(largest).enumerate().for_each(|(n, (((r, rounded), right_hand_side), largest))| {
+        let tasks = (blocks_mut(residual), blocks_mut(rounded), blocks(right_hand_side), largest);
+        tasks.into_par_iter().enumerate().for_each(|(n, (r, rounded, right_hand_side, largest))| {
             let unknowns = Unknowns::of_block(system, n, r.len());
             if changed[unknowns.begin / LANES..][..r.len() / LANES].contains(&true) {
                 *largest = width.run(Residual { unknowns, p, right_hand_side, r, rounded });
@@ -447,14 +447,20 @@ impl PressureSolver {
     fn rescale(&mut self, right_hand_side: &Split<f64>, pressure: &mut Split<f64>) {
         let Self { multigrid, residual, largest, .. } = self;
         let width = multigrid.width();
-        let columns = blocks(multigrid.solution()).zip(blocks(pressure)).zip(blocks(right_hand_side));
-        let products = columns.zip(blocks(residual));
-        let [error, energy] = in_order(products.map(|(((z, p), b), r)| width.run(Products { z, p, b, r })));
+        let tasks =
+            (blocks(multigrid.solution()), blocks(pressure), blocks(right_hand_side), blocks(residual));
+        let products = tasks.into_par_iter().map(|(z, p, b, r)| width.run(Products { z, p, b, r }));
+        let [error, energy] = in_order(products);
         let part = if energy > 0.0 { error / energy } else { 0.0 };
         let (_, rounded) = multigrid.finest_and_right_hand_side();
-        let columns = blocks_mut(pressure).zip(blocks_mut(residual)).zip(blocks_mut(rounded));
-        let columns = columns.zip(blocks(right_hand_side)).zip(largest);
-        columns.for_each(|((((x, r), rounded), b), [_, worst])| {
+        let tasks = (
+            blocks_mut(pressure),
+            blocks_mut(residual),
+            blocks_mut(rounded),
+            blocks(right_hand_side),
+            largest,
+        );
+        tasks.into_par_iter().for_each(|(x, r, rounded, b, [_, worst])| {
             *worst = width.run(Rescale { part, b, x, r, rounded });
         });
     }
@@ -488,9 +494,9 @@ impl PressureSolver {
         let Self { multigrid, residual, direction: p, largest, .. } = self;
         let width = multigrid.width();
         let (system, rounded) = multigrid.finest_and_right_hand_side();
-        let columns = blocks_mut(pressure).zip(blocks_mut(residual)).zip(blocks_mut(rounded));
-        let columns = columns.zip(largest).enumerate().filter(|(n, _)| only[n / 2]);
-        columns.for_each(|(n, (((x, r), rounded), [_, worst]))| {
+        let tasks = (blocks_mut(pressure), blocks_mut(residual), blocks_mut(rounded), largest);
+        let tasks = tasks.into_par_iter().enumerate().filter(|(n, _)| only[n / 2]);
+        tasks.for_each(|(n, (x, r, rounded, [_, worst]))| {
             let unknowns = Unknowns::of_block(system, n, r.len());
             *worst = width.run(AdvanceSolution { unknowns, length, p, x, r, rounded });
         });

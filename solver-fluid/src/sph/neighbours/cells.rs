@@ -1,11 +1,23 @@
-//! The order of particles by place, in which particles that are near each other in space are mostly
+//! The order of particles by cell, in which particles that are near each other in space are mostly
 //! contiguous in memory.
 //!
-//! Space is cut into **rows** along x, one support radius wide and high. Rows are cut into **bins** of a
-//! quarter of a support radius. Rows are numbered along y, then along z, over the fluid's bounding box with
-//! an empty layer around it. A **slot** is the number of a bin in the whole box. So successive particles of a
-//! row are near each other. All particles that they may see form one run of the order in each of the nine
-//! rows around them.
+//! Space is cut into **rows** of cells along x, one support radius wide and high. Rows are cut into **bins**
+//! of a quarter of a support radius. Rows are numbered along y, then along z, over the fluid's bounding box
+//! with an empty layer around it. A **slot** is the number of a bin in the whole box. So successive particles
+//! of a row are near each other. All particles that they may see form one range of the order in each of the
+//! nine rows around them:
+//!
+//! ```text
+//!   z                                     one row, cut into bins
+//!   ^  +---+---+---+
+//!   |  | 6 | 7 | 8 |   nine rows,         . . . . . . . . . . . . . . . .
+//!   |  +---+---+---+   seen along x             |<- 4 ->|p p|<- 4 ->|
+//!   |  | 3 | 4 | 5 |   particles p in           +-------------------+
+//!   |  +---+---+---+   row 4                     bins of the range around p
+//!   |  | 0 | 1 | 2 |
+//!   |  +---+---+---+                      ---------------------------------> x
+//!   +-------------------> y
+//! ```
 //!
 //! The box may be too large for the number of particles, for example if a drop flies away. Bins are then
 //! counted modulo a smaller box, and a slot can hold particles of distant cells. [`CellOrder::wraps`] says
@@ -33,7 +45,7 @@ const FRACTIONS: f64 = (1u64 << FRACTION_BITS) as f64;
 const FRACTION_BITS: u32 = 22;
 /// A fraction [cells].
 pub(in crate::sph) const FRACTION: f32 = (1.0 / FRACTIONS) as f32;
-/// Least number of cells along an axis when cells are counted modulo the box: more than a group sees.
+/// Least number of cells along an axis when cells are counted modulo the box: more than a packet sees.
 const SIZE_MIN: i64 = 6;
 /// Largest distance of a cell from the origin [cells]. Particles farther away count as if they were there.
 const CELL_MAX: f64 = (1u64 << 27) as f64;
@@ -49,29 +61,29 @@ pub struct Points<'a> {
     pub velocities: &'a [DVec3],
 }
 
-/// The cells, and the places of particles in them.
+/// The grid of cells, and the fixed-point positions of particles in it.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::sph) struct Raster {
+pub(in crate::sph) struct FixedPointGrid {
     inverse_cell_size: f64,
     walls: Option<Walls>,
 }
 
-impl Raster {
+impl FixedPointGrid {
     /// Cells of edge `cell_size` [m].
     pub(in crate::sph) fn new(cell_size: f64, walls: Option<Walls>) -> Self {
         Self { inverse_cell_size: 1.0 / cell_size, walls }
     }
 
-    /// The place of a position [m], rounded.
+    /// The fixed-point value of a position [m], rounded.
     #[inline(always)]
-    pub(in crate::sph) fn locate(&self, position: DVec3) -> Place {
+    pub(in crate::sph) fn locate(&self, position: DVec3) -> FixedPosition {
         self.round(self.inside(position))
     }
 
-    /// The place of a position inside of the walls [m], rounded.
+    /// The fixed-point value of a position inside of the walls [m], rounded.
     #[inline(always)]
-    fn round(&self, position: DVec3) -> Place {
-        Place(position.to_array().map(|x| self.fixed_point(x)))
+    fn round(&self, position: DVec3) -> FixedPosition {
+        FixedPosition(position.to_array().map(|x| self.fixed_point(x)))
     }
 
     /// Lowest and highest corner [m] of a box whose points are all in the cells from `low` to `high`, and at
@@ -96,8 +108,8 @@ impl Raster {
         self.walls.map_or([[false; 2]; 3], |walls| walls.no_slip)
     }
 
-    /// Lowest and highest plane of the walls [cells], rounded so that images fall on the positions' own
-    /// raster.
+    /// Lowest and highest plane of the walls [cells], rounded so that images are fixed-point positions
+    /// too.
     pub(in crate::sph) fn planes(&self) -> Option<[DVec3; 2]> {
         let round =
             |plane: DVec3| (plane * (self.inverse_cell_size * 2.0 * FRACTIONS)).round() / (2.0 * FRACTIONS);
@@ -123,11 +135,11 @@ impl Raster {
     }
 }
 
-/// A place [fractions of a cell].
+/// A position in fixed point [fractions of a cell].
 #[derive(Clone, Copy, Debug)]
-pub(in crate::sph) struct Place([i64; 3]);
+pub(in crate::sph) struct FixedPosition([i64; 3]);
 
-impl Place {
+impl FixedPosition {
     /// The cell.
     #[inline(always)]
     pub(in crate::sph) fn cell(self) -> IVec3 {
@@ -140,14 +152,14 @@ impl Place {
         (self.0[0] >> (FRACTION_BITS - BIN_BITS)) as i32
     }
 
-    /// The coordinates modulo 1024 cells: their lowest 32 bits. Wrapping differences between near places are
-    /// exact.
+    /// The coordinates modulo 1024 cells: their lowest 32 bits. Wrapping differences between near
+    /// positions are exact.
     #[inline(always)]
     pub(in crate::sph) fn wrapped(self) -> [i32; 3] {
         self.0.map(|x| x as i32)
     }
 
-    /// The place that has these wrapped coordinates and is at `low` or less than 1024 cells above it.
+    /// The position that has these wrapped coordinates and is at `low` or less than 1024 cells above it.
     #[inline(always)]
     fn from_wrapped(wrapped: [i32; 3], Self(low): Self) -> Self {
         let above = |axis: usize| wrapped[axis].wrapping_sub(low[axis] as i32) as u32;
@@ -171,7 +183,7 @@ impl Place {
     }
 }
 
-/// The order of particles.
+/// The order of particles: a counting sort by slot, then by id.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sph) struct CellOrder {
     /// Origin of rows and bins [cells].
@@ -179,9 +191,11 @@ pub(in crate::sph) struct CellOrder {
     /// Bins of a row, rows along y and along z.
     size: IVec3,
     wraps: bool,
-    /// The place of each particle, wrapped.
-    places: Vec<[i32; 3]>,
+    /// The fixed-point position of each particle, wrapped.
+    wrapped_positions: Vec<[i32; 3]>,
+    /// The slot of each particle.
     slot_of: Vec<u32>,
+    /// The particles of slot s are `order[start[s]..start[s + 1]]`.
     start: Vec<u32>,
     order: Vec<u32>,
 }
@@ -190,11 +204,11 @@ pub(in crate::sph) struct CellOrder {
 #[derive(Clone, Debug)]
 pub(in crate::sph) struct Row {
     /// The row's cell along y and z, counted without wrapping.
-    pub(in crate::sph) at: [i32; 2],
+    pub(in crate::sph) cell_yz: [i32; 2],
     /// The slot of the row's first bin.
     slot: usize,
     /// The slots of the first bins of the nine rows around it.
-    around: [usize; 9],
+    rows_around: [usize; 9],
     pub(in crate::sph) particles: Range<usize>,
 }
 
@@ -214,39 +228,41 @@ impl CellOrder {
     pub(in crate::sph) fn rebuild(
         &mut self,
         width: Width,
-        raster: &Raster,
+        grid: &FixedPointGrid,
         own: Points<'_>,
         ghosts: Points<'_>,
     ) {
-        let mut places = std::mem::take(&mut self.places);
+        let mut wrapped = std::mem::take(&mut self.wrapped_positions);
         let own_count = own.positions.len();
-        places.resize(own_count + ghosts.positions.len(), [0; 3]);
+        wrapped.resize(own_count + ghosts.positions.len(), [0; 3]);
         let nothing = (DVec3::INFINITY, DVec3::NEG_INFINITY);
-        let (own_places, ghost_places) = places.split_at_mut(own_count);
-        let chunks = own.positions.par_chunks(CHUNK).zip(own_places.par_chunks_mut(CHUNK));
-        let chunks = chunks.chain(ghosts.positions.par_chunks(CHUNK).zip(ghost_places.par_chunks_mut(CHUNK)));
-        let locate = |(positions, places): (&[DVec3], &mut [[i32; 3]])| {
+        let (own_wrapped, ghosts_wrapped) = wrapped.split_at_mut(own_count);
+        let chunks = own.positions.par_chunks(CHUNK).zip(own_wrapped.par_chunks_mut(CHUNK));
+        let chunks =
+            chunks.chain(ghosts.positions.par_chunks(CHUNK).zip(ghosts_wrapped.par_chunks_mut(CHUNK)));
+        let locate = |(positions, wrapped): (&[DVec3], &mut [[i32; 3]])| {
             let (mut low, mut high) = nothing;
-            for (place, &position) in places.iter_mut().zip(positions) {
-                let inside = raster.inside(position);
-                *place = raster.round(inside).wrapped();
+            for (wrapped, &position) in wrapped.iter_mut().zip(positions) {
+                let inside = grid.inside(position);
+                *wrapped = grid.round(inside).wrapped();
                 (low, high) = (low.min(inside), high.max(inside));
             }
             (low, high)
         };
         let range = chunks.map(locate).reduce(|| nothing, |a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let (low, high) = if places.is_empty() { (DVec3::ZERO, DVec3::ZERO) } else { range };
-        let (low, high) = (raster.round(low), raster.round(high));
-        self.fit((low.cell(), high.cell()), places.len());
+        let (low, high) = if wrapped.is_empty() { (DVec3::ZERO, DVec3::ZERO) } else { range };
+        let (low, high) = (grid.round(low), grid.round(high));
+        self.fit((low.cell(), high.cell()), wrapped.len());
         let unique = (0..3).all(|axis| high.0[axis] - low.0[axis] < 1 << 32);
         let mut slot_of = std::mem::take(&mut self.slot_of);
         let position = |i: usize| *own.positions.get(i).unwrap_or_else(|| &ghosts.positions[i - own_count]);
-        let slot = |(i, place): (usize, &[i32; 3])| {
-            let place = if unique { Place::from_wrapped(*place, low) } else { raster.locate(position(i)) };
-            self.slot(place) as u32
+        let slot = |(i, wrapped): (usize, &[i32; 3])| {
+            let fixed =
+                if unique { FixedPosition::from_wrapped(*wrapped, low) } else { grid.locate(position(i)) };
+            self.slot(fixed) as u32
         };
-        places.par_iter().enumerate().with_min_len(CHUNK).map(slot).collect_into_vec(&mut slot_of);
-        (self.places, self.slot_of) = (places, slot_of);
+        wrapped.par_iter().enumerate().with_min_len(CHUNK).map(slot).collect_into_vec(&mut slot_of);
+        (self.wrapped_positions, self.slot_of) = (wrapped, slot_of);
         let slots = self.size.as_i64vec3().element_product() as usize;
         counting_sort(&self.slot_of, slots, &mut self.start, &mut self.order);
         if !own.ids.is_empty() || !ghosts.ids.is_empty() {
@@ -255,9 +271,9 @@ impl CellOrder {
         }
     }
 
-    /// The place of each particle, wrapped.
-    pub(in crate::sph) fn places(&self) -> &[[i32; 3]] {
-        &self.places
+    /// The fixed-point position of each particle, wrapped.
+    pub(in crate::sph) fn wrapped_positions(&self) -> &[[i32; 3]] {
+        &self.wrapped_positions
     }
 
     /// Indices of the particles, sorted by row and bin.
@@ -265,7 +281,7 @@ impl CellOrder {
         &self.order
     }
 
-    /// True if cells are counted modulo the box, so that a run may hold particles of distant cells.
+    /// True if cells are counted modulo the box, so that a range may hold particles of distant cells.
     pub(in crate::sph) fn wraps(&self) -> bool {
         self.wraps
     }
@@ -293,15 +309,15 @@ impl CellOrder {
             let slot = row * size.x as usize;
             let [y, z] = [row as i32 % size.y, row as i32 / size.y];
             Row {
-                at: [low.y + y, low.z + z],
+                cell_yz: [low.y + y, low.z + z],
                 slot,
-                around: self.around(y, z),
+                rows_around: self.rows_around(y, z),
                 particles: start[slot] as usize..start[slot + size.x as usize] as usize,
             }
         })
     }
 
-    /// The bin of a particle of a row, if cells do not wrap. `particle` is its place in the order.
+    /// The bin of a particle of a row, if cells do not wrap. `particle` is its index in the order.
     #[inline(always)]
     pub(in crate::sph) fn bin(&self, row: &Row, particle: usize) -> i32 {
         let slot = self.slot_of[self.order[particle] as usize] as usize;
@@ -316,7 +332,7 @@ impl CellOrder {
     }
 
     /// The slots of the first bins of the nine rows around a row.
-    fn around(&self, y: i32, z: i32) -> [usize; 9] {
+    fn rows_around(&self, y: i32, z: i32) -> [usize; 9] {
         let size = self.size;
         std::array::from_fn(|n| {
             let n = n as i32;
@@ -338,15 +354,15 @@ impl CellOrder {
         [begin as usize..end.min(size.x) as usize, 0..(end - size.x).max(0) as usize]
     }
 
-    /// Visits the runs of [`Self::order`] that hold all particles in these bins of the nine rows around a
-    /// row, empty runs included.
+    /// Visits the ranges of [`Self::order`] that hold all particles in these bins of the nine rows around a
+    /// row, empty ranges included.
     #[inline(always)]
-    pub(in crate::sph) fn runs(&self, row: &Row, bins: Bins, mut visit: impl FnMut(Range<u32>)) {
+    pub(in crate::sph) fn for_each_range(&self, row: &Row, bins: Bins, mut visit: impl FnMut(Range<u32>)) {
         for bins in bins {
             if bins.is_empty() {
                 continue;
             }
-            for slot in row.around {
+            for slot in row.rows_around {
                 let at = |bin: usize| self.start[slot + bin];
                 visit(at(bins.start)..at(bins.end));
             }
@@ -369,10 +385,10 @@ impl CellOrder {
     }
 
     #[inline(always)]
-    fn slot(&self, place: Place) -> i32 {
+    fn slot(&self, position: FixedPosition) -> i32 {
         let Self { low, size, .. } = *self;
-        let cell = place.cell();
-        let mut at = IVec3::new(place.bin() - low.x * BINS, cell.y - low.y, cell.z - low.z);
+        let cell = position.cell();
+        let mut at = IVec3::new(position.bin() - low.x * BINS, cell.y - low.y, cell.z - low.z);
         if self.wraps {
             at = at.rem_euclid(size);
         }
@@ -398,9 +414,9 @@ mod tests {
 
     use super::*;
 
-    /// The runs around a particle's cell hold each particle near it once, wherever the fluid is.
+    /// The ranges around a particle's cell hold each particle near it once, wherever the fluid is.
     #[test]
-    fn runs_hold_what_is_near() {
+    fn ranges_hold_what_is_near() {
         for (extent, wraps) in
             [(DVec3::ONE, false), (DVec3::new(1e3, 1e4, 2.0), true), (DVec3::splat(1e7), true)]
         {
@@ -411,23 +427,27 @@ mod tests {
                     noise * extent + DVec3::splat(0.01 * (i % 2) as f64)
                 })
                 .collect();
-            let raster = Raster::new(0.1, None);
+            let grid = FixedPointGrid::new(0.1, None);
             let mut cells = CellOrder::default();
             let points = Points { positions: &positions, ..Points::default() };
-            cells.rebuild(Width::of_machine(), &raster, points, Points::default());
+            cells.rebuild(Width::of_machine(), &grid, points, Points::default());
             assert_eq!(cells.wraps(), wraps);
             for &x in positions.iter().step_by(7) {
-                let place = raster.locate(x);
-                let IVec3 { y, z, .. } = place.cell() - cells.low;
+                let position = grid.locate(x);
+                let IVec3 { y, z, .. } = position.cell() - cells.low;
                 let (y, z) = (y.rem_euclid(cells.size.y), z.rem_euclid(cells.size.z));
                 let row = cells
                     .rows(&Chunk { rows: (z * cells.size.y + y) as usize..usize::MAX, particles: 0..0 })
                     .next()
                     .expect("a row");
                 let mut near = Vec::new();
-                cells.runs(&row, cells.bins(place.bin() - BINS, place.bin() + BINS), |run| {
-                    near.extend(run.map(|rank| cells.order()[rank as usize]));
-                });
+                cells.for_each_range(
+                    &row,
+                    cells.bins(position.bin() - BINS, position.bin() + BINS),
+                    |range| {
+                        near.extend(range.map(|rank| cells.order()[rank as usize]));
+                    },
+                );
                 near.sort_unstable();
                 assert!(near.is_sorted_by(|a, b| a < b), "a particle stands twice");
                 for (j, y) in positions.iter().enumerate() {

@@ -29,17 +29,12 @@ impl PairForce for Artificial {
     const PRESSURE_KERNEL: Shape = Shape::Wendland;
 
     fn coefficients(&self, parameters: &SphParameters) -> PairCoefficients {
-        let &SphParameters { spacing, support_radius, mass, state, .. } = parameters;
-        let [_, kernel] = self.kernels(support_radius);
-        let slope = kernel.calibrated_slope(spacing);
+        let &SphParameters { support_radius, mass, state, .. } = parameters;
+        let slope = self.slope(parameters);
         // In support radii (v . x) x / (x^2 + eta^2) keeps no factor H; H / 2 is the smoothing length l.
         let viscous =
             0.5 * self.alpha * state.sound_speed * mass * slope * support_radius * state.rest_density;
-        PairCoefficients {
-            pressure: mass * slope * support_radius,
-            over_squared_density: true,
-            volume: viscous.sqrt(),
-        }
+        PairCoefficients::over_squared_density(parameters, slope, viscous)
     }
 
     /// `alpha c l / 10` times the density, as in three dimensions [Monaghan1992].

@@ -22,14 +22,9 @@ impl PairForce for Morris {
     const PRESSURE_KERNEL: Shape = Shape::Wendland;
 
     fn coefficients(&self, parameters: &SphParameters) -> PairCoefficients {
-        let &SphParameters { spacing, support_radius, mass, .. } = parameters;
-        let [_, kernel] = self.kernels(support_radius);
-        let slope = kernel.calibrated_slope(spacing);
-        PairCoefficients {
-            pressure: mass * slope * support_radius,
-            over_squared_density: true,
-            volume: (2.0 * self.viscosity * slope * mass).sqrt(),
-        }
+        let slope = self.slope(parameters);
+        let viscous = 2.0 * self.viscosity * slope * parameters.mass;
+        PairCoefficients::over_squared_density(parameters, slope, viscous)
     }
 
     fn dynamic_viscosity(&self, _: &SphParameters) -> f64 {

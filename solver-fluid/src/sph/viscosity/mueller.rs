@@ -49,12 +49,11 @@ impl PairForce for Mueller {
     const PRESSURE_KERNEL: Shape = Shape::Spiky;
 
     fn coefficients(&self, parameters: &SphParameters) -> PairCoefficients {
-        let &SphParameters { spacing, support_radius, mass, .. } = parameters;
-        let [_, kernel] = self.kernels(support_radius);
+        let &SphParameters { support_radius, mass, .. } = parameters;
         PairCoefficients {
             pressure: 1.0,
             over_squared_density: false,
-            volume: (mass * kernel.calibrated_slope(spacing) * support_radius).sqrt(),
+            volume: (mass * self.slope(parameters) * support_radius).sqrt(),
         }
     }
 

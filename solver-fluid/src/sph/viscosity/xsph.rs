@@ -31,17 +31,12 @@ impl PairForce for Xsph {
 
     fn coefficients(&self, parameters: &SphParameters) -> PairCoefficients {
         let &SphParameters { spacing, support_radius, mass, state, .. } = parameters;
-        let [value, gradient] = self.kernels(support_radius);
-        let slope = gradient.calibrated_slope(spacing);
+        let [kernel, _] = self.kernels(support_radius);
         let rate = self.epsilon * state.sound_speed / (0.5 * support_radius);
         // The lattice's second moment over the continuum's: the Laplacian of a quadratic field is exact.
-        let moment = value.second_moment(spacing) / (0.2 * support_radius * support_radius);
-        let weight = rate * mass * state.rest_density * value.value(0.0) / moment;
-        PairCoefficients {
-            pressure: mass * slope * support_radius,
-            over_squared_density: true,
-            volume: weight.sqrt(),
-        }
+        let moment = kernel.second_moment(spacing) / (0.2 * support_radius * support_radius);
+        let viscous = rate * mass * state.rest_density * kernel.value(0.0) / moment;
+        PairCoefficients::over_squared_density(parameters, self.slope(parameters), viscous)
     }
 
     fn dynamic_viscosity(&self, parameters: &SphParameters) -> f64 {

@@ -15,6 +15,7 @@ mod kernels;
 mod stencil;
 
 use std::borrow::Cow;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use amalgam_particles::DVec3;
@@ -24,6 +25,7 @@ use rayon::prelude::*;
 use super::cubic::Lattice;
 use super::law::Law;
 use super::table::{Bond, BondTable, Pass, QUANTA, scale_of, vector};
+use super::variants::{AnyStrain, Corrected, LeastIgnored, LeastRecorded, SmallStrain, Uncorrected};
 use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 use crate::linear::fixed::{quantise, whole};
 use crate::linear::vectors::{Slice, Vector, sixteen};
@@ -236,10 +238,10 @@ impl LatticeTable {
         value: impl Fn(usize) -> [T; 3] + Sync,
     ) {
         let [x, y, z] = columns.all_mut();
-        let chunks = x.par_chunks_mut(SITES).zip(y.par_chunks_mut(SITES)).zip(z.par_chunks_mut(SITES));
-        let chunks = chunks.zip(self.particle.par_chunks(SITES)).enumerate();
+        let [x, y, z] = [x, y, z].map(|column| column.par_chunks_mut(SITES));
+        let chunks = (x, y, z, self.particle.par_chunks(SITES)).into_par_iter().enumerate();
         let chunks = chunks.filter(|&(chunk, _)| read.is_none_or(|read| read[chunk]));
-        chunks.for_each(|(_, (((x, y), z), particle))| {
+        chunks.for_each(|(_, (x, y, z, particle))| {
             for (at, &i) in particle.iter().enumerate() {
                 if i != VACANT {
                     [x[at], y[at], z[at]] = value(i as usize);
@@ -301,23 +303,25 @@ impl BondTable for LatticeTable {
         let mut force = std::mem::take(&mut self.force);
         let live_of = by_task(&self.task, self.stencils.len(), &mut live);
         let far_of = by_task(&self.task, 1, &mut far);
-        let items = self.tasks().zip(live_of).zip(far_of).map(Some).collect();
+        let items = self.tasks().zip(live_of).zip(far_of);
+        let items = items.map(|(((start, blocks), live), far)| Some((start, blocks, live, far))).collect();
         let thresholds = thresholds.map(|(of, least)| Thresholds { of, least, particle: &self.particle });
-        type Item<'a> = (((usize, Range<usize>), &'a mut [u16]), &'a mut [bool]);
+        type Item<'a> = (usize, Range<usize>, &'a mut [u16], &'a mut [bool]);
         let passes = force.collect(
-            ForceTerm::<true, true>::NONE,
-            ForceTerm::<true, true>::with,
+            ForceTerm::<Corrected, LeastRecorded>::NONE,
+            ForceTerm::<Corrected, LeastRecorded>::with,
             items,
-            |(((start, blocks), live), far): Item<'_>, mut sums| {
+            |(start, blocks, live, far): Item<'_>, mut sums| {
                 let mut pass = Pass::default();
                 let live = live.chunks_mut(self.stencils.len().max(1));
                 for ((block, live), far) in blocks.zip(live).zip(far) {
                     let geometry = self.geometry(block);
                     let broken = &mut pass.broken;
                     macro_rules! add {
-                        ($correction:literal, $least:literal) => {{
+                        ($corrections:ident, $least:ident) => {{
                             let (is_far, thresholds) = (false, thresholds);
-                            let term = ForceTerm::<$correction, $least> {
+                            let term = ForceTerm::<$corrections, $least> {
+                                variant: PhantomData,
                                 geometry,
                                 live,
                                 thresholds,
@@ -328,10 +332,10 @@ impl BondTable for LatticeTable {
                         }};
                     }
                     *far = match (!self.half_correction.is_empty(), self.thresholds_rise) {
-                        (false, false) => add!(false, false),
-                        (false, true) => add!(false, true),
-                        (true, false) => add!(true, false),
-                        (true, true) => add!(true, true),
+                        (false, false) => add!(Uncorrected, LeastIgnored),
+                        (false, true) => add!(Uncorrected, LeastRecorded),
+                        (true, false) => add!(Corrected, LeastIgnored),
+                        (true, true) => add!(Corrected, LeastRecorded),
                     };
                     let twice = sixteen(sums[4], geometry.site - start).map(f64::from);
                     pass.energy += 0.5 * twice.iter().sum::<f64>();
@@ -355,24 +359,29 @@ impl BondTable for LatticeTable {
         let items = self.tasks().zip(by_task(&self.task, self.stencils.len(), &mut all));
         type Item<'a> = ((usize, Range<usize>), &'a mut [[Coefficient; LANES]]);
         diagonal.collect(
-            DiagonalTerm::<true, true>::NONE,
-            DiagonalTerm::<true, true>::with,
+            DiagonalTerm::<Corrected, AnyStrain>::NONE,
+            DiagonalTerm::<Corrected, AnyStrain>::with,
             items.map(Some).collect(),
             |((start, blocks), coefficient): Item<'_>, mut sums| {
                 let coefficient = coefficient.chunks_mut(self.stencils.len().max(1));
                 for (block, coefficient) in blocks.zip(coefficient) {
                     let (geometry, live) = (self.geometry(block), &self.live[self.words(block)]);
                     macro_rules! add {
-                        ($correction:literal, $far:literal) => {{
-                            let term = DiagonalTerm::<$correction, $far> { geometry, live, coefficient };
+                        ($corrections:ident, $strains:ident) => {{
+                            let term = DiagonalTerm::<$corrections, $strains> {
+                                variant: PhantomData,
+                                geometry,
+                                live,
+                                coefficient,
+                            };
                             add_block(term, geometry, start, &mut sums);
                         }};
                     }
                     match (!self.half_correction.is_empty(), self.far[block]) {
-                        (false, false) => add!(false, false),
-                        (false, true) => add!(false, true),
-                        (true, false) => add!(true, false),
-                        (true, true) => add!(true, true),
+                        (false, false) => add!(Uncorrected, SmallStrain),
+                        (false, true) => add!(Uncorrected, AnyStrain),
+                        (true, false) => add!(Corrected, SmallStrain),
+                        (true, true) => add!(Corrected, AnyStrain),
                     }
                 }
             },
@@ -404,15 +413,17 @@ impl BondTable for LatticeTable {
             let any = adding.is_none() || blocks.clone().any(is_adding);
             any.then_some((start, blocks))
         });
-        let (with, none) = (ProductTerm::<true, true>::with, ProductTerm::<true, true>::NONE);
+        let (with, none) =
+            (ProductTerm::<Corrected, AnyStrain>::with, ProductTerm::<Corrected, AnyStrain>::NONE);
         image.collect(none, with, items.collect(), |(start, blocks): (usize, Range<usize>), mut sums| {
             for block in blocks.filter(|&block| is_adding(block)) {
                 let (geometry, live) = (self.geometry(block), &self.live[self.words(block)]);
                 let (operand, position) = (self.operand.all(), self.position.all());
                 macro_rules! rounded {
-                    ($correction:literal, $far:literal) => {{
+                    ($corrections:ident, $strains:ident) => {{
                         let coefficient = &self.coefficient[self.words(block)];
-                        let term = RoundedTerm::<$correction, $far> {
+                        let term = RoundedTerm::<$corrections, $strains> {
+                            variant: PhantomData,
                             geometry,
                             live,
                             coefficient,
@@ -423,20 +434,25 @@ impl BondTable for LatticeTable {
                     }};
                 }
                 macro_rules! exact {
-                    ($correction:literal, $far:literal) => {{
-                        let term = ProductTerm::<$correction, $far> { geometry, live, operand };
+                    ($corrections:ident, $strains:ident) => {{
+                        let term = ProductTerm::<$corrections, $strains> {
+                            variant: PhantomData,
+                            geometry,
+                            live,
+                            operand,
+                        };
                         add_block(term, geometry, start, &mut sums);
                     }};
                 }
                 match (rounded, !self.half_correction.is_empty(), self.far[block]) {
-                    (true, false, false) => rounded!(false, false),
-                    (true, false, true) => rounded!(false, true),
-                    (true, true, false) => rounded!(true, false),
-                    (true, true, true) => rounded!(true, true),
-                    (false, false, false) => exact!(false, false),
-                    (false, false, true) => exact!(false, true),
-                    (false, true, false) => exact!(true, false),
-                    (false, true, true) => exact!(true, true),
+                    (true, false, false) => rounded!(Uncorrected, SmallStrain),
+                    (true, false, true) => rounded!(Uncorrected, AnyStrain),
+                    (true, true, false) => rounded!(Corrected, SmallStrain),
+                    (true, true, true) => rounded!(Corrected, AnyStrain),
+                    (false, false, false) => exact!(Uncorrected, SmallStrain),
+                    (false, false, true) => exact!(Uncorrected, AnyStrain),
+                    (false, true, false) => exact!(Corrected, SmallStrain),
+                    (false, true, true) => exact!(Corrected, AnyStrain),
                 }
             }
         });

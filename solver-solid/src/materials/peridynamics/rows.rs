@@ -6,6 +6,7 @@
 //! implicit steps, and one and a half or two for the slots. Particles are kept in the order of clusters; a
 //! particle's place in it is its *slot*.
 
+mod coefficient;
 mod kernels;
 
 use std::borrow::Cow;
@@ -18,11 +19,15 @@ use rayon::prelude::*;
 use super::law::Law;
 use super::stretch::{BondStiffness, SERIES_MAX, elongation_share};
 use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of, vector};
+use super::variants::{
+    AnyStrain, Corrected, FloatBits, LeastIgnored, LeastRecorded, SmallStrain, Uncorrected, WholeNumbers,
+};
 use crate::linear::fixed::{quantise, whole};
 use crate::linear::vectors::{Slice, Vector};
+use coefficient::{Coefficient, UNIT};
 use kernels::{
-    Abreast, CLUSTER, Coefficient, DiagonalKernel, ForceKernel, Forces, Four, Neighbours, OPERAND, Pair,
-    ProductKernel, RoundedKernel, Rows, TOGETHER, UNIT, difference, double_strain, square,
+    BLOCK, CLUSTER, ClusterValues, DiagonalKernel, ForceKernel, Forces, KernelTask, NeighbourBlock, OPERAND,
+    Pair, ProductKernel, RoundedKernel, Rows, difference, double_strain, square,
 };
 
 /// Clusters that one task works on.
@@ -43,7 +48,7 @@ pub(crate) struct RowTable {
     /// Start of each cluster's neighbours and bonds, and the ends. After the bonds of each cluster there is
     /// room for [`LANES`] more, as many as a loop may touch.
     start: Vec<[usize; 2]>,
-    neighbours: Vec<Neighbours>,
+    neighbours: Vec<NeighbourBlock>,
     /// Inverse of the rest length [1/quanta].
     inverse_rest: Vec<f32>,
     /// Coefficient of each bond. `is_near` is true for clusters whose bonds all have one.
@@ -55,8 +60,8 @@ pub(crate) struct RowTable {
     /// Position from the first slot, and the vector to multiply.
     pair: Vec<Pair>,
     force: Vec<Forces>,
-    diagonal: Vec<[Four; 6]>,
-    image: Vec<[Four; 3]>,
+    diagonal: Vec<[ClusterValues; 6]>,
+    image: Vec<[ClusterValues; 3]>,
 }
 
 impl RowTable {
@@ -70,7 +75,7 @@ impl RowTable {
         let mut start = vec![[0; 2]];
         start.extend(bonds.iter().scan([0; 2], |[neighbours, bonds], of| {
             *neighbours += of.len();
-            *bonds += of.iter().map(|four| four.lanes.count_ones() as usize).sum::<usize>() + LANES;
+            *bonds += of.iter().map(|block| block.lanes.count_ones() as usize).sum::<usize>() + LANES;
             Some([*neighbours, *bonds])
         }));
         let (constant, slope) = law.volume_line();
@@ -99,7 +104,9 @@ impl RowTable {
         let clusters = split(inverse_rest, start, 1).into_par_iter().zip(start.par_windows(2)).enumerate();
         clusters.with_min_len(CHUNK).for_each(|(cluster, (inverse_rest, start))| {
             let mut at = 0;
-            for (other, selected) in neighbours[start[0][0]..start[1][0]].iter().flat_map(Neighbours::each) {
+            for (other, selected) in
+                neighbours[start[0][0]..start[1][0]].iter().flat_map(NeighbourBlock::each)
+            {
                 for lane in (0..CLUSTER).filter(|lane| selected >> lane & 1 != 0) {
                     let square = square(difference(&record[other], &record[cluster * CLUSTER + lane]));
                     inverse_rest[at] = (1.0 / f64::from(square).max(1.0).sqrt()) as f32;
@@ -128,7 +135,7 @@ impl RowTable {
     fn row(&self, slot: usize) -> impl Iterator<Item = (usize, usize)> {
         let (cluster, lane) = (slot / CLUSTER, slot % CLUSTER);
         let mut next = 0;
-        self.rows(cluster).neighbours.iter().flat_map(Neighbours::each).filter_map(
+        self.rows(cluster).neighbours.iter().flat_map(NeighbourBlock::each).filter_map(
             move |(other, selected)| {
                 let at = next + (selected & ((1 << lane) - 1)).count_ones() as usize;
                 next += selected.count_ones() as usize;
@@ -165,16 +172,25 @@ impl RowTable {
     fn forces_of(&self, rows: Rows<'_>, inverse_rest: &[f32], limit: f32) -> Forces {
         if !self.thresholds_rise {
             let near = if self.has_corrections {
-                lanes::run(Abreast(ForceKernel::<false, true, false> { rows, inverse_rest }))
+                lanes::run(KernelTask(ForceKernel::<SmallStrain, Corrected, LeastIgnored>::new(
+                    rows,
+                    inverse_rest,
+                )))
             } else {
-                lanes::run(Abreast(ForceKernel::<false, false, false> { rows, inverse_rest }))
+                lanes::run(KernelTask(ForceKernel::<SmallStrain, Uncorrected, LeastIgnored>::new(
+                    rows,
+                    inverse_rest,
+                )))
             };
             let most = near.largest.into_iter().fold(0.0, f32::max);
             if most <= limit.min(SERIES_MAX) {
                 return near;
             }
             if most > SERIES_MAX {
-                return lanes::run(Abreast(ForceKernel::<true, true, true> { rows, inverse_rest }));
+                return lanes::run(KernelTask(ForceKernel::<AnyStrain, Corrected, LeastRecorded>::new(
+                    rows,
+                    inverse_rest,
+                )));
             }
         }
         forces(rows, inverse_rest)
@@ -196,7 +212,7 @@ impl RowTable {
                 if i < j {
                     let stiffness = (self.correction(slot) + self.correction(other))
                         * self.share.stiffness(inverse_rest[at]);
-                    let force_per_length = stiffness * elongation_share::<true>(double_strain);
+                    let force_per_length = stiffness * elongation_share::<AnyStrain>(double_strain);
                     broken
                         .push(Broken { ends: [i as u32, j as u32], force: d.map(|d| force_per_length * d) });
                 }
@@ -208,9 +224,10 @@ impl RowTable {
 
 /// Forces on a cluster, with the extremes of its bonds as they are.
 fn forces(rows: Rows<'_>, inverse_rest: &[f32]) -> Forces {
-    let near = lanes::run(Abreast(ForceKernel::<false, true, true> { rows, inverse_rest }));
+    let near =
+        lanes::run(KernelTask(ForceKernel::<SmallStrain, Corrected, LeastRecorded>::new(rows, inverse_rest)));
     if near.is_far() {
-        lanes::run(Abreast(ForceKernel::<true, true, true> { rows, inverse_rest }))
+        lanes::run(KernelTask(ForceKernel::<AnyStrain, Corrected, LeastRecorded>::new(rows, inverse_rest)))
     } else {
         near
     }
@@ -258,7 +275,7 @@ fn halve(order: &mut [u32], position: &[DVec3]) {
 }
 
 /// Neighbours to which the particles of each cluster are bonded, by slot.
-fn bonds_of_clusters(position: &[DVec3], reach: f64) -> Vec<Vec<Neighbours>> {
+fn bonds_of_clusters(position: &[DVec3], reach: f64) -> Vec<Vec<NeighbourBlock>> {
     let grid = CellGrid::new(position, reach);
     let of = |cluster: usize| {
         let first = cluster * CLUSTER;
@@ -277,9 +294,9 @@ fn bonds_of_clusters(position: &[DVec3], reach: f64) -> Vec<Vec<Neighbours>> {
             *kept |= if same { *next } else { 0 };
             same
         });
-        words.resize(words.len().next_multiple_of(TOGETHER), (first as u32) << CLUSTER);
+        words.resize(words.len().next_multiple_of(BLOCK), (first as u32) << CLUSTER);
         let lanes = |word: u32| word as u16 & ((1 << CLUSTER) - 1);
-        let of = |words: &[u32; TOGETHER]| Neighbours {
+        let of = |words: &[u32; BLOCK]| NeighbourBlock {
             slot: words.map(|word| word >> CLUSTER),
             lanes: words.iter().rev().fold(0, |all, &word| all << CLUSTER | lanes(word)),
         };
@@ -352,9 +369,13 @@ impl BondTable for RowTable {
             .map(|(cluster, (diagonal, coefficient))| {
                 let (rows, inverse_rest) = (self.rows(cluster), &self.inverse_rest[self.bonds(cluster)]);
                 let (blocks, is_near) = if self.force[cluster].is_far() {
-                    lanes::run(Abreast(DiagonalKernel::<true> { rows, inverse_rest, coefficient }))
+                    lanes::run(KernelTask(DiagonalKernel::<AnyStrain>::new(rows, inverse_rest, coefficient)))
                 } else {
-                    lanes::run(Abreast(DiagonalKernel::<false> { rows, inverse_rest, coefficient }))
+                    lanes::run(KernelTask(DiagonalKernel::<SmallStrain>::new(
+                        rows,
+                        inverse_rest,
+                        coefficient,
+                    )))
                 };
                 *diagonal = blocks;
                 is_near
@@ -387,19 +408,26 @@ impl BondTable for RowTable {
             let (rows, bonds) = (self.rows(cluster), self.bonds(cluster));
             let pair = self.pair.as_slice();
             let inverse_rest = &self.inverse_rest[bonds.clone()];
-            *image = match (rounded, self.force[cluster].is_far()) {
-                (true, _) if self.is_near[cluster] => {
-                    let coefficient = &self.coefficient[bonds];
-                    lanes::run(Abreast(RoundedKernel { rows, coefficient, pair }))
-                }
-                (true, _) => lanes::run(Abreast(ProductKernel::<true, true> { rows, inverse_rest, pair })),
-                (false, false) => {
-                    lanes::run(Abreast(ProductKernel::<false, false> { rows, inverse_rest, pair }))
-                }
-                (false, true) => {
-                    lanes::run(Abreast(ProductKernel::<true, false> { rows, inverse_rest, pair }))
-                }
-            };
+            *image =
+                match (rounded, self.force[cluster].is_far()) {
+                    (true, _) if self.is_near[cluster] => {
+                        let coefficient = &self.coefficient[bonds];
+                        lanes::run(KernelTask(RoundedKernel { rows, coefficient, pair }))
+                    }
+                    (true, _) => lanes::run(KernelTask(ProductKernel::<AnyStrain, FloatBits>::new(
+                        rows,
+                        inverse_rest,
+                        pair,
+                    ))),
+                    (false, false) => lanes::run(KernelTask(
+                        ProductKernel::<SmallStrain, WholeNumbers>::new(rows, inverse_rest, pair),
+                    )),
+                    (false, true) => lanes::run(KernelTask(ProductKernel::<AnyStrain, WholeNumbers>::new(
+                        rows,
+                        inverse_rest,
+                        pair,
+                    ))),
+                };
         });
         self.image = image;
         1.0 / scale
@@ -488,7 +516,8 @@ impl BondTable for RowTable {
     }
 
     fn bytes(&self) -> usize {
-        let per_cluster = 16 + 1 + size_of::<Forces>() + size_of::<[Four; 9]>() + CLUSTER * (3 * 16 + 2 * 4);
+        let per_cluster =
+            16 + 1 + size_of::<Forces>() + size_of::<[ClusterValues; 9]>() + CLUSTER * (3 * 16 + 2 * 4);
         size_of_val(self.neighbours.as_slice())
             + 4 * (self.inverse_rest.len() + self.coefficient.len())
             + self.force.len() * per_cluster
@@ -496,23 +525,4 @@ impl BondTable for RowTable {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clusters_of_a_block_share_their_neighbours() {
-        let edge = 20u32;
-        let lattice =
-            |i: u32| DVec3::new((i / edge / edge).into(), (i / edge % edge).into(), (i % edge).into());
-        let position: Vec<DVec3> = (0..edge.pow(3)).map(lattice).collect();
-        let order = clustered(&position);
-        let mut sorted = order.clone();
-        sorted.sort_unstable();
-        assert!(sorted.into_iter().eq(0..edge.pow(3)));
-        let in_order: Vec<DVec3> = order.iter().map(|&i| position[i as usize]).collect();
-        let fours = bonds_of_clusters(&in_order, 3.015).concat();
-        let bonds: u32 = fours.iter().map(|four| four.lanes.count_ones()).sum();
-        // Four in a row would use 0.58 of the lanes, squares 0.65; at the surface fewer.
-        assert!(f64::from(bonds) > 0.58 * (LANES * fours.len()) as f64, "{bonds} {}", fours.len());
-    }
-}
+mod tests;

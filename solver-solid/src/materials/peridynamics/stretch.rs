@@ -7,6 +7,8 @@
 //! f32). Outside of this range, which brittle bodies hardly reach, r is computed directly. The double strain of
 //! each bond decides between the two, so that both ends of a bond agree to the bit.
 
+use super::variants::StrainRange;
+
 /// Largest |x| for which the polynomial holds.
 pub(super) const SERIES_MAX: f32 = 0.125;
 
@@ -21,14 +23,13 @@ pub(super) fn series(double_strain: f32) -> f32 {
     x * high.mul_add(square, middle).mul_add(square, low)
 }
 
-/// Elongation by length, 1 - L/l, for any double strain if `FAR`. Otherwise the double strains of live bonds must
-/// be within [`SERIES_MAX`].
+/// Elongation by length, 1 - L/l, for double strains of live bonds in the range.
 #[inline(always)]
-pub(super) fn elongation_share<const FAR: bool>(double_strain: f32) -> f32 {
+pub(super) fn elongation_share<S: StrainRange>(double_strain: f32) -> f32 {
     // A broken bond, whose factor is zero, may be any length: its number must not overflow, zero times that
     // is none.
     let near = series(double_strain.min(SERIES_MAX));
-    if FAR && double_strain.abs() > SERIES_MAX {
+    if S::IS_UNLIMITED && double_strain.abs() > SERIES_MAX {
         // Ends that coincide have no direction, and the vector by which this is multiplied is zero.
         let square = 1.0 + double_strain;
         1.0 - 1.0 / (if square > 1e-12 { square } else { 1e-12 }).sqrt()
@@ -69,12 +70,13 @@ pub(super) fn stretch_of(double_strain: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::variants::{AnyStrain, SmallStrain};
     use super::*;
 
     #[test]
     fn broken_bonds_of_any_length_stay_finite() {
         for double_strain in [0.2, 1e3, 1e6, 1e12, f32::MAX] {
-            let near = elongation_share::<false>(double_strain);
+            let near = elongation_share::<SmallStrain>(double_strain);
             assert!((near * near).is_finite(), "{double_strain}: {near}");
         }
     }
@@ -84,13 +86,16 @@ mod tests {
         for i in -12_500..=12_500 {
             let double_strain = i as f32 * 1e-5;
             let exact = 1.0 - 1.0 / (1.0 + f64::from(double_strain)).sqrt();
-            let near = f64::from(elongation_share::<false>(double_strain));
+            let near = f64::from(elongation_share::<SmallStrain>(double_strain));
             assert!((near - exact).abs() <= 3e-7 * exact.abs(), "{double_strain}: {near} {exact}");
-            assert_eq!(elongation_share::<true>(double_strain), elongation_share::<false>(double_strain));
+            assert_eq!(
+                elongation_share::<AnyStrain>(double_strain),
+                elongation_share::<SmallStrain>(double_strain)
+            );
         }
         for double_strain in [-1.0, -0.99, -0.5, -0.13, 0.13, 1.0, 30.0] {
             let exact = 1.0 - 1.0 / f64::max(1.0 + double_strain, 1e-12).sqrt();
-            let far = f64::from(elongation_share::<true>(double_strain as f32));
+            let far = f64::from(elongation_share::<AnyStrain>(double_strain as f32));
             assert!((far - exact).abs() <= 1e-5 * exact.abs(), "{double_strain}: {far} {exact}");
             assert!(
                 (stretch_of(double_strain_of(stretch_of(double_strain))) - stretch_of(double_strain)).abs()

@@ -119,12 +119,6 @@ pub(crate) trait BondTable: Send + Sync {
     fn bytes(&self) -> usize;
 }
 
-/// The difference of two components of an operand: of f32, as bits, if `ROUNDED`, else whole numbers.
-#[inline(always)]
-pub(super) fn component_difference<const ROUNDED: bool>(a: i32, b: i32) -> f32 {
-    if ROUNDED { f32::from_bits(a as u32) - f32::from_bits(b as u32) } else { a.wrapping_sub(b) as f32 }
-}
-
 pub(super) fn vector(v: [f32; 3]) -> DVec3 {
     DVec3::from_array(v.map(f64::from))
 }

@@ -1,9 +1,14 @@
 //! The hot loops over blocks of sixteen lattice sites (`lattice.rs`).
 
+use std::marker::PhantomData;
+
 use amalgam_particles::lanes::{LANES, Lanes, Task};
 
 use super::super::stretch::{SERIES_MAX, elongation_share};
-use super::super::table::{Broken, component_difference};
+use super::super::table::Broken;
+use super::super::variants::{
+    AnyStrain, Components, Corrections, FloatBits, LeastStrain, SmallStrain, StrainRange, WholeNumbers,
+};
 use super::coefficient::{AXIAL, Coefficient, TRANSVERSE, packed, unpacked};
 use super::stencil::Stencil;
 use crate::linear::vectors::{window, window_mut};
@@ -23,8 +28,8 @@ pub(super) struct StencilGeometry<'a> {
 impl<'a> StencilGeometry<'a> {
     /// Half of the corrections from a site on.
     #[inline(always)]
-    fn correction<const CORRECTED: bool>(&self, site: usize) -> Strip {
-        if CORRECTED { *window(self.half_correction, site) } else { [0.5; LANES] }
+    fn correction<C: Corrections>(&self, site: usize) -> Strip {
+        if C::ARE_READ { *window(self.half_correction, site) } else { [0.5; LANES] }
     }
 
     /// The displacements around a block.
@@ -156,10 +161,10 @@ fn double_strains(step: &Stencil, eta: &[Strip<i32>; 3], live: u32) -> Strip {
 
 /// Elongations over lengths ([`elongation_share`]) for double strains.
 #[inline(always)]
-fn shares<const FAR: bool>(step: &Stencil, eta: &[Strip<i32>; 3], live: u32) -> Strip {
+fn shares<S: StrainRange>(step: &Stencil, eta: &[Strip<i32>; 3], live: u32) -> Strip {
     let (double_strain, mut share) = (double_strains(step, eta, live), [0.0; LANES]);
     for lane in 0..LANES {
-        share[lane] = elongation_share::<FAR>(double_strain[lane]);
+        share[lane] = elongation_share::<S>(double_strain[lane]);
     }
     share
 }
@@ -175,9 +180,10 @@ pub(super) struct Thresholds<'a> {
     pub(super) particle: &'a [u32],
 }
 
-/// Forces, if `LEAST` the least double strain of each particle's bonds, and at their lower ends twice the
-/// energies of bonds. Bonds beyond the thresholds break first.
-pub(super) struct ForceTerm<'a, const CORRECTED: bool, const LEAST: bool> {
+/// Forces, the least double strain of each particle's bonds where it is recorded, and at their lower ends
+/// twice the energies of bonds. Bonds beyond the thresholds break first.
+pub(super) struct ForceTerm<'a, C, M> {
+    pub(super) variant: PhantomData<(C, M)>,
     pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a mut [u16],
     pub(super) thresholds: Option<Thresholds<'a>>,
@@ -186,7 +192,7 @@ pub(super) struct ForceTerm<'a, const CORRECTED: bool, const LEAST: bool> {
     pub(super) broken: &'a mut Vec<Broken>,
 }
 
-impl<const CORRECTED: bool, const LEAST: bool> ForceTerm<'_, CORRECTED, LEAST> {
+impl<C: Corrections, M: LeastStrain> ForceTerm<'_, C, M> {
     /// Breaks bonds beyond their thresholds, and notes whether any of the others is far.
     #[cold]
     #[inline(never)]
@@ -203,10 +209,9 @@ impl<const CORRECTED: bool, const LEAST: bool> ForceTerm<'_, CORRECTED, LEAST> {
                 let ends = [particle[site], particle[there]];
                 let [own, other] = ends.map(|end| of[end as usize]);
                 if double_strain > own.min(other) {
-                    let correction = geometry.correction::<CORRECTED>(site)[0]
-                        + geometry.correction::<CORRECTED>(there)[0];
+                    let correction = geometry.correction::<C>(site)[0] + geometry.correction::<C>(there)[0];
                     let force_per_length =
-                        step.stiffness * correction * elongation_share::<true>(double_strain);
+                        step.stiffness * correction * elongation_share::<AnyStrain>(double_strain);
                     let force =
                         std::array::from_fn(|axis| force_per_length * (step.offset[axis] + eta[axis] as f32));
                     self.broken.push(Broken { ends, force });
@@ -220,7 +225,7 @@ impl<const CORRECTED: bool, const LEAST: bool> ForceTerm<'_, CORRECTED, LEAST> {
 
     /// The terms of bonds of these double strains and differences of displacements.
     #[inline(always)]
-    fn forces<const FAR: bool>(
+    fn forces<S: StrainRange>(
         &self,
         own_correction: &Strip,
         (step, there): (&Stencil, usize),
@@ -228,10 +233,10 @@ impl<const CORRECTED: bool, const LEAST: bool> ForceTerm<'_, CORRECTED, LEAST> {
         double_strain: &Strip,
         eta: &[Strip<i32>; 3],
     ) -> [Strip; 5] {
-        let correction = self.geometry.correction::<CORRECTED>(there);
+        let correction = self.geometry.correction::<C>(there);
         let mut terms = [[0.0; LANES]; 5];
         for lane in 0..LANES {
-            let share = elongation_share::<FAR>(double_strain[lane]);
+            let share = elongation_share::<S>(double_strain[lane]);
             let force_per_length = step.stiffness * (own_correction[lane] + correction[lane]) * share;
             for axis in 0..3 {
                 terms[axis][lane] = force_per_length * (step.offset[axis] + eta[axis][lane] as f32);
@@ -244,7 +249,7 @@ impl<const CORRECTED: bool, const LEAST: bool> ForceTerm<'_, CORRECTED, LEAST> {
     }
 }
 
-impl<'a, const CORRECTED: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a, CORRECTED, LEAST> {
+impl<'a, C: Corrections, M: LeastStrain> BondTerm<5> for ForceTerm<'a, C, M> {
     const NONE: [f32; 5] = [0.0, 0.0, 0.0, f32::INFINITY, 0.0];
     /// A particle's surroundings and strip, and the double strain beyond which a bond is treated by itself.
     type Own = (Around<'a, i32>, Strip, f32);
@@ -252,7 +257,7 @@ impl<'a, const CORRECTED: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a,
     #[inline(always)]
     fn own(&self, site: usize) -> Self::Own {
         let limit = self.thresholds.map_or(SERIES_MAX, |thresholds| thresholds.least.min(SERIES_MAX));
-        (self.geometry.displacements(site), self.geometry.correction::<CORRECTED>(site), limit)
+        (self.geometry.displacements(site), self.geometry.correction::<C>(site), limit)
     }
 
     #[inline(always)]
@@ -272,15 +277,15 @@ impl<'a, const CORRECTED: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a,
             self.break_beyond(stencil);
             let live = u32::from(self.live[stencil]);
             let double_strain = double_strains(step, &eta, live);
-            return Some(self.forces::<true>(own_correction, (step, there), live, &double_strain, &eta));
+            return Some(self.forces::<AnyStrain>(own_correction, (step, there), live, &double_strain, &eta));
         }
-        Some(self.forces::<false>(own_correction, (step, there), live, &double_strain, &eta))
+        Some(self.forces::<SmallStrain>(own_correction, (step, there), live, &double_strain, &eta))
     }
 
     #[inline(always)]
     fn with(sum_of: usize, sum: f32, term: f32) -> f32 {
         match sum_of {
-            3 if LEAST => sum.min(term),
+            3 if M::IS_RECORDED => sum.min(term),
             3 => sum,
             _ => sum + term,
         }
@@ -289,7 +294,7 @@ impl<'a, const CORRECTED: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a,
     #[inline(always)]
     fn with_upper(sum_of: usize, sum: f32, term: f32) -> f32 {
         match sum_of {
-            3 if LEAST => sum.min(term),
+            3 if M::IS_RECORDED => sum.min(term),
             3 | 4 => sum,
             _ => sum - term,
         }
@@ -297,19 +302,20 @@ impl<'a, const CORRECTED: bool, const LEAST: bool> BondTerm<5> for ForceTerm<'a,
 }
 
 /// Computes the diagonal blocks, and the coefficients of all bonds: one row of lanes per stencil. Coefficients are
-/// valid for bonds for which the series holds. `FAR` is true if it does not hold for all bonds.
-pub(super) struct DiagonalTerm<'a, const CORRECTED: bool, const FAR: bool> {
+/// valid for bonds for which the series holds. `S` must hold the strains of all bonds.
+pub(super) struct DiagonalTerm<'a, C, S> {
+    pub(super) variant: PhantomData<(C, S)>,
     pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a [u16],
     pub(super) coefficient: &'a mut [[Coefficient; LANES]],
 }
 
-impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<6> for DiagonalTerm<'a, CORRECTED, FAR> {
+impl<'a, C: Corrections, S: StrainRange> BondTerm<6> for DiagonalTerm<'a, C, S> {
     type Own = (Around<'a, i32>, Strip);
 
     #[inline(always)]
     fn own(&self, site: usize) -> Self::Own {
-        (self.geometry.displacements(site), self.geometry.correction::<CORRECTED>(site))
+        (self.geometry.displacements(site), self.geometry.correction::<C>(site))
     }
 
     #[inline(always)]
@@ -326,8 +332,8 @@ impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<6> for DiagonalTerm<'a
             return None;
         }
         let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
-        let correction = self.geometry.correction::<CORRECTED>(there);
-        let share = shares::<FAR>(step, &eta, live);
+        let correction = self.geometry.correction::<C>(there);
+        let share = shares::<S>(step, &eta, live);
         let mut rounded = [0; LANES];
         for lane in 0..LANES {
             let on = if live & (1 << lane) != 0 { u32::MAX } else { 0 };
@@ -380,9 +386,10 @@ fn linearised(share: f32) -> (f32, f32) {
 const PREFETCH: usize = 2048;
 
 /// Computes the rounded product for iterations in f32, with operand and positions in f32 and the coefficients
-/// of [`DiagonalTerm`]. The relative error of entries is about 1e-6. If `FAR`, coefficients are computed anew;
-/// for bonds for which the series holds, they are rounded as the stored ones.
-pub(super) struct RoundedTerm<'a, const CORRECTED: bool, const FAR: bool> {
+/// of [`DiagonalTerm`]. The relative error of entries is about 1e-6. For any strain, coefficients are
+/// computed anew; for bonds for which the series holds, they are rounded as the stored ones.
+pub(super) struct RoundedTerm<'a, C, S> {
+    pub(super) variant: PhantomData<(C, S)>,
     pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a [u16],
     /// Coefficients, one entry per live word.
@@ -393,17 +400,17 @@ pub(super) struct RoundedTerm<'a, const CORRECTED: bool, const FAR: bool> {
     pub(super) operand: [&'a [i32]; 3],
 }
 
-impl<const CORRECTED: bool, const FAR: bool> RoundedTerm<'_, CORRECTED, FAR> {
+impl<C: Corrections, S: StrainRange> RoundedTerm<'_, C, S> {
     /// Transverse part and axial excess of each bond, in units.
     #[inline(always)]
     fn parts(&self, own: &Around<'_, i32>, stencil: usize, live: u32, there: usize) -> [Strip; 2] {
         let coefficient = &self.coefficient[stencil];
         let (mut transverse, mut axial) = ([0.0; LANES], [0.0; LANES]);
-        if FAR {
+        if S::IS_UNLIMITED {
             let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
             for lane in 0..LANES {
                 let double_strain = step.double_strain([eta[0][lane], eta[1][lane], eta[2][lane]]);
-                let exact = linearised(elongation_share::<true>(double_strain));
+                let exact = linearised(elongation_share::<AnyStrain>(double_strain));
                 let near = unpacked(packed(exact));
                 let far = (exact.0 * TRANSVERSE, exact.1 * AXIAL);
                 let of = if double_strain.abs() > SERIES_MAX { far } else { near };
@@ -418,14 +425,14 @@ impl<const CORRECTED: bool, const FAR: bool> RoundedTerm<'_, CORRECTED, FAR> {
     }
 }
 
-impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<3> for RoundedTerm<'a, CORRECTED, FAR> {
+impl<'a, C: Corrections, S: StrainRange> BondTerm<3> for RoundedTerm<'a, C, S> {
     type Own = (Around<'a, f32>, Around<'a, i32>, Around<'a, i32>, Strip);
 
     #[inline(always)]
     fn own(&self, site: usize) -> Self::Own {
         let geometry = self.geometry;
         let (position, operand) = (geometry.around(self.position, site), geometry.around(self.operand, site));
-        (position, operand, geometry.displacements(site), geometry.correction::<CORRECTED>(site))
+        (position, operand, geometry.displacements(site), geometry.correction::<C>(site))
     }
 
     #[inline(always)]
@@ -443,7 +450,7 @@ impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<3> for RoundedTerm<'a,
         let step = &self.geometry.stencils[stencil];
         let (own, other) = (&position.own, at(position.columns, there));
         let (own_u, other_u) = (&operand.own, at(operand.columns, there));
-        let correction = self.geometry.correction::<CORRECTED>(there);
+        let correction = self.geometry.correction::<C>(there);
         let [transverse, axial] = self.parts(displacement, stencil, live, there);
         let mut terms = [[0.0; LANES]; 3];
         for lane in 0..LANES {
@@ -455,9 +462,9 @@ impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<3> for RoundedTerm<'a,
             let d =
                 [other[0][lane] - own[0][lane], other[1][lane] - own[1][lane], other[2][lane] - own[2][lane]];
             let u = [
-                component_difference::<true>(own_u[0][lane], other_u[0][lane]),
-                component_difference::<true>(own_u[1][lane], other_u[1][lane]),
-                component_difference::<true>(own_u[2][lane], other_u[2][lane]),
+                FloatBits::difference(own_u[0][lane], other_u[0][lane]),
+                FloatBits::difference(own_u[1][lane], other_u[1][lane]),
+                FloatBits::difference(own_u[2][lane], other_u[2][lane]),
             ];
             let axial = axial * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
             terms[0][lane] = axial.mul_add(d[0], transverse * u[0]);
@@ -468,20 +475,21 @@ impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<3> for RoundedTerm<'a,
     }
 }
 
-/// The product with an operand in whole numbers; `FAR` if the series does not hold for all bonds.
-pub(super) struct ProductTerm<'a, const CORRECTED: bool, const FAR: bool> {
+/// The product with an operand in whole numbers, for bonds of the given strains.
+pub(super) struct ProductTerm<'a, C, S> {
+    pub(super) variant: PhantomData<(C, S)>,
     pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a [u16],
     pub(super) operand: [&'a [i32]; 3],
 }
 
-impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<3> for ProductTerm<'a, CORRECTED, FAR> {
+impl<'a, C: Corrections, S: StrainRange> BondTerm<3> for ProductTerm<'a, C, S> {
     type Own = (Around<'a, i32>, Around<'a, i32>, Strip);
 
     #[inline(always)]
     fn own(&self, site: usize) -> Self::Own {
         let operand = self.geometry.around(self.operand, site);
-        (self.geometry.displacements(site), operand, self.geometry.correction::<CORRECTED>(site))
+        (self.geometry.displacements(site), operand, self.geometry.correction::<C>(site))
     }
 
     #[inline(always)]
@@ -497,8 +505,8 @@ impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<3> for ProductTerm<'a,
         }
         let (step, eta) = (&self.geometry.stencils[stencil], own.differences(there));
         let (own_u, other_u) = (&operand.own, at(operand.columns, there));
-        let correction = self.geometry.correction::<CORRECTED>(there);
-        let share = shares::<FAR>(step, &eta, live);
+        let correction = self.geometry.correction::<C>(there);
+        let share = shares::<S>(step, &eta, live);
         let mut terms = [[0.0; LANES]; 3];
         for lane in 0..LANES {
             let stiffness = step.stiffness * (own_correction[lane] + correction[lane]);
@@ -511,9 +519,9 @@ impl<'a, const CORRECTED: bool, const FAR: bool> BondTerm<3> for ProductTerm<'a,
                 step.offset[2] + eta[2][lane] as f32,
             ];
             let u = [
-                component_difference::<false>(own_u[0][lane], other_u[0][lane]),
-                component_difference::<false>(own_u[1][lane], other_u[1][lane]),
-                component_difference::<false>(own_u[2][lane], other_u[2][lane]),
+                WholeNumbers::difference(own_u[0][lane], other_u[0][lane]),
+                WholeNumbers::difference(own_u[1][lane], other_u[1][lane]),
+                WholeNumbers::difference(own_u[2][lane], other_u[2][lane]),
             ];
             let axial = axial * d[2].mul_add(u[2], d[1].mul_add(u[1], d[0] * u[0]));
             terms[0][lane] = axial.mul_add(d[0], transverse * u[0]);

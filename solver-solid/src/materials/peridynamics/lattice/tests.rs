@@ -57,18 +57,56 @@ fn bits(table: &LatticeTable, width: &Width) -> Vec<u32> {
             }};
         }
         let (thresholds, is_far, broken) = (None, false, &mut Vec::new());
-        add!(0, ForceTerm::<true, true> { geometry, live: &mut live, thresholds, is_far, broken });
+        add!(
+            0,
+            ForceTerm::<Corrected, LeastRecorded> {
+                variant: PhantomData,
+                geometry,
+                live: &mut live,
+                thresholds,
+                is_far,
+                broken
+            }
+        );
         let (live, mut coefficient) = (&live, vec![[0; LANES]; live.len()]);
-        add!(1, DiagonalTerm::<true, true> { geometry, live, coefficient: &mut coefficient });
+        add!(
+            1,
+            DiagonalTerm::<Corrected, AnyStrain> {
+                variant: PhantomData,
+                geometry,
+                live,
+                coefficient: &mut coefficient
+            }
+        );
         let coefficient = coefficient.as_slice();
         all.extend(coefficient.iter().flatten());
-        add!(2, ProductTerm::<true, true> { geometry, live, operand });
-        add!(2, ProductTerm::<true, false> { geometry, live, operand });
+        add!(2, ProductTerm::<Corrected, AnyStrain> { variant: PhantomData, geometry, live, operand });
+        add!(2, ProductTerm::<Corrected, SmallStrain> { variant: PhantomData, geometry, live, operand });
         // Exponents and mantissas as they come, but no NaN.
         let operand = operand.map(|u| u.iter().map(|u| u & 0x4fff_ffff).collect::<Vec<_>>());
         let (operand, position) = (operand.each_ref().map(Vec::as_slice), table.position.all());
-        add!(3, RoundedTerm::<true, true> { geometry, live, coefficient, position, operand });
-        add!(4, RoundedTerm::<true, false> { geometry, live, coefficient, position, operand });
+        add!(
+            3,
+            RoundedTerm::<Corrected, AnyStrain> {
+                variant: PhantomData,
+                geometry,
+                live,
+                coefficient,
+                position,
+                operand
+            }
+        );
+        add!(
+            4,
+            RoundedTerm::<Corrected, SmallStrain> {
+                variant: PhantomData,
+                geometry,
+                live,
+                coefficient,
+                position,
+                operand
+            }
+        );
     }
     all.extend(sums.iter().flatten().flatten().map(|value| value.to_bits()));
     all
