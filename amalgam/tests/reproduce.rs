@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use amalgam::{
     cli::Scale,
-    command::reproduce::{figures, read},
+    command::reproduce::{figures, pile, read},
 };
 
 #[test]
@@ -23,7 +23,12 @@ fn every_run_of_every_figure_is_a_scene() {
                     let drawn = picture <= last && picture.is_multiple_of(every);
                     assert!(drawn, "{}: there is no picture {picture}", figure.name);
                 }
-                let probes: Vec<&str> = scene.probes.iter().map(|probe| probe.name.as_str()).collect();
+                let mut probes: Vec<&str> = scene.probes.iter().map(|probe| probe.name.as_str()).collect();
+                if figure.pile {
+                    // The pile is measured in frames.
+                    assert!(scene.output.vtk && scene.output.every == 1, "{} writes no frames", figure.name);
+                    probes.push(pile::NAME);
+                }
                 for measure in &figure.measures {
                     let probe = match (&measure.settled, measure.path.as_slice()) {
                         (Some([probe, _]), _) => probe,
@@ -31,6 +36,9 @@ fn every_run_of_every_figure_is_a_scene() {
                         (None, _) => continue,
                     };
                     assert!(probes.contains(&probe.as_str()), "{}: no probe {probe}", figure.name);
+                    let column = measure.path.get(2).map_or("", String::as_str);
+                    let known = probe != pile::NAME || pile::COLUMNS.contains(&column);
+                    assert!(known, "{}: no column {column}", figure.name);
                 }
             }
         }

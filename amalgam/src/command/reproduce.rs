@@ -5,7 +5,9 @@
 //! the command works anywhere. A new figure is a scene, an entry, and a line in `SCENES`.
 
 pub mod figures;
+pub mod pile;
 mod report;
+mod rivals;
 mod table1;
 mod verdict;
 
@@ -212,8 +214,12 @@ fn one_run(
     let run =
         Run { scene: &scene, options: &options, control, console: Console::new(true), watchers: Vec::new() };
     let started = Instant::now();
-    let computed = Folder::look_at(folder.clone()).map_err(CommandError::from);
-    let error = match computed.and_then(|folder| run.compute(folder)).map(|outcome| outcome.ending) {
+    let taken = Folder::look_at(folder.clone()).map_err(CommandError::from);
+    let computed = taken.and_then(|folder| match method.rival {
+        Some(algorithm) => rivals::run(&scene, algorithm, folder, &|| interrupt.is_requested()),
+        None => run.compute(folder).map(|outcome| outcome.ending),
+    });
+    let error = match computed {
         Ok(Ending::Finished) => None,
         Ok(Ending::Interrupted) => return Ok(None),
         // A failure while a scene runs is a result. A scene that cannot be run is a fault of this program or
@@ -224,10 +230,15 @@ fn one_run(
     let wall_s = started.elapsed().as_secs_f64();
     let summary = fs::read_to_string(folder.join("summary.json")).ok();
     let summary = summary.and_then(|text| serde_json::from_str(&text).ok());
-    let Some(summary) = summary else {
+    let Some(mut summary): Option<Value> = summary else {
         let error = error.unwrap_or_else(|| "it left no summary".to_string());
         return Err(CommandError::Failed(format!("{} could not be run: {error}", folder.display())));
     };
+    if figure.pile {
+        let failed = |error| CommandError::Failed(format!("the pile cannot be measured: {error}"));
+        let measured = pile::measure(&folder, &scene, &rivals::masses(&scene)?).map_err(failed)?;
+        summary["probes"][pile::NAME] = serde_json::json!(measured);
+    }
     let (case, method) = (case.name.clone(), method.name.clone());
     let frame_interval = Some(scene.time.frame_interval);
     Ok(Some(RunOutcome { case, method, summary, error, folder, frame_interval, wall_s }))

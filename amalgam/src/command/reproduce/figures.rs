@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::rivals::Algorithm;
 use crate::cli::Scale;
 
 const FIGURES: &str = include_str!("../../../../scenes/paper/figures.toml");
@@ -65,6 +66,9 @@ pub struct Figure {
     pub remark: String,
     /// File of the scene, in `scenes/paper`.
     pub scene: String,
+    /// True if the discs of its first participant are measured as a pile.
+    #[serde(default)]
+    pub pile: bool,
     /// Numbers of the pictures that are shown.
     pub pictures: Vec<u32>,
     /// Rows of the report: the events.
@@ -97,6 +101,8 @@ pub struct Variant {
     /// Changes at every scale.
     #[serde(default)]
     pub set: Vec<String>,
+    /// An algorithm that computes the scene in place of coordinator and solvers.
+    pub(super) rival: Option<Algorithm>,
     /// Further changes at half of the paper's resolution.
     #[serde(default)]
     pub half: Vec<String>,
