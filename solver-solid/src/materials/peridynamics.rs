@@ -17,6 +17,7 @@ mod surface;
 mod table;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use amalgam_particles::lanes::LANES;
 use amalgam_particles::{DVec3, MovingSurface, Particles};
@@ -31,6 +32,7 @@ use crate::chunks::CHUNK;
 use crate::linear::block::Block;
 use crate::linear::multilevel::Region;
 use crate::linear::operator::{Operator, OperatorVersion};
+use crate::linear::partition::Partition;
 use crate::linear::vectors::{Columns, Slice, Vector, copy};
 use crate::materials::{Material, Positions};
 use body::{BodyBonds, bond_length, live_bonds};
@@ -38,6 +40,7 @@ use table::{QUANTA, vector};
 
 /// All bonds of a solver.
 pub(crate) struct Bonds {
+    partition: Arc<Partition>,
     bodies: Vec<BodyBonds>,
     particles: usize,
     force: Vec<DVec3>,
@@ -62,6 +65,7 @@ impl Bonds {
         seed: u64,
     ) -> Result<Self, Vec<SectionError>> {
         let mut this = Self {
+            partition: Arc::new(Partition::alone(particles.len())),
             bodies: bodies.into_iter().map(|body| BodyBonds::new(body, particles, seed)).collect(),
             particles: particles.len(),
             force: vec![DVec3::ZERO; particles.len()],
@@ -146,6 +150,10 @@ fn read_broken(bytes: &[u8; BROKEN_BYTES]) -> ([u32; 2], DVec3) {
 }
 
 impl Operator for Bonds {
+    fn partition(&self) -> &Arc<Partition> {
+        &self.partition
+    }
+
     fn version(&self) -> OperatorVersion {
         self.version
     }
@@ -218,6 +226,10 @@ impl Operator for Bonds {
 }
 
 impl Material for Bonds {
+    fn mark_read(&self, _rows: Range<usize>, _read: &mut [bool]) {}
+
+    fn share(&mut self, _partition: &Arc<Partition>) {}
+
     fn joined(&self, a: u32, b: u32) -> bool {
         let body = self.parts(a as usize, 1).next().map(|(body, _)| body);
         body.filter(|body| (body.first..body.first + body.count).contains(&(b as usize)))
