@@ -203,5 +203,5 @@ fn what_cannot_be_cut_is_refused() {
     let error = cut(format!("gravitational_constant = 1.0\n{}", heap(Kind::Merging)));
     assert!(error.contains("grains that attract each other cannot be cut among ranks yet"), "{error}");
     let error = cut(block(Kind::Merging));
-    assert!(error.contains("a participant with triangles cannot be cut among ranks"), "{error}");
+    assert!(error.contains("grains with triangles cannot be cut among ranks"), "{error}");
 }

@@ -12,7 +12,7 @@ use amalgam_particles::{DVec3, MovingSurface, Particles};
 use amalgam_solver_kit::{Field, Ranks, SolverError};
 
 use crate::linear::block::Block;
-use crate::linear::multilevel::Region;
+use crate::linear::multilevel::{Multilevel, Region};
 use crate::linear::operator::{Operator, OperatorVersion};
 use crate::linear::partition::Partition;
 use crate::linear::vectors::{Columns, Slice, Vector};
@@ -53,14 +53,16 @@ impl Materials {
         Self { partition: Arc::new(Partition::alone(particles)), ..Self::default() }
     }
 
-    /// Keeps this rank's part of all rows. Collective.
-    pub(crate) fn share(&mut self, ranks: &Ranks) {
+    /// Keeps this rank's part of all rows, and of the preconditioner's grids. Collective.
+    pub(crate) fn share(&mut self, ranks: &Ranks, grids: &mut Multilevel) {
         let total = self.partition.total();
         let own = Partition::rows_of(ranks, ranks.rank(), total);
         let mut read = vec![false; total.div_ceil(LANES)];
         self.iter().for_each(|material| material.mark_read(own.clone(), &mut read));
+        grids.mark_read(own, &mut read);
         self.partition = Arc::new(Partition::new(ranks, total, &read));
         let partition = &self.partition;
+        grids.share(partition);
         self.materials.iter_mut().for_each(|material| material.share(partition));
         self.linearised_at = None;
     }
@@ -108,7 +110,11 @@ impl Materials {
 }
 
 /// A vector by place, from its values by row. Collective.
-fn by_place<'a>(partition: &Partition, own: &'a [DVec3], with_ghosts: &'a mut Vec<DVec3>) -> &'a [DVec3] {
+pub(crate) fn by_place<'a>(
+    partition: &Partition,
+    own: &'a [DVec3],
+    with_ghosts: &'a mut Vec<DVec3>,
+) -> &'a [DVec3] {
     if partition.is_alone() {
         return own;
     }
@@ -181,7 +187,8 @@ pub(crate) trait Material: Operator {
     fn linearise(&mut self, positions: Positions<'_>, implicit: bool);
 
     /// Breaks the bonds that are too long at the particles' new positions, and returns the pairs that are no
-    /// longer joined. `version` is the version of these positions.
+    /// longer joined, by index among all particles: a pair on one rank only. `version` is the version of these
+    /// positions. Collective.
     ///
     /// # Errors
     /// Particles that have moved further than the material can follow.

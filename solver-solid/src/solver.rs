@@ -153,6 +153,11 @@ impl SolidSolver {
         self.iterations
     }
 
+    /// Particles of other ranks whose values this rank holds.
+    pub fn ghost_count(&self) -> usize {
+        self.materials.partition().ghosts()
+    }
+
     /// Number of springs and bonds.
     pub fn pair_count(&self) -> usize {
         let mut count = 0;
@@ -523,12 +528,13 @@ impl Solver for SolidSolver {
             .and_then(|()| check_finite(&self.particles, &self.particles.velocity, "velocity"));
         agreed(&ranks, checked)?;
         let mut report = Report { stable_dt: self.stable_dt(), given, released, ..Report::default() };
-        let id = &self.particles.id;
         let implicit = self.integrator.is_implicit();
         for material in self.materials.iter_mut() {
             let version = self.positions_version;
             let broken = rayon::scope(|_| material.update(&self.particles, version, implicit))?;
-            report.broken.extend(broken.iter().map(|&[a, b]| (id[a as usize], id[b as usize])));
+            // Ids of solids are indices.
+            let id = |i: u32| ParticleId(i.into());
+            report.broken.extend(broken.iter().map(|&[a, b]| (id(a), id(b))));
         }
         for (name, energy) in self.materials.energies(&self.particles.position) {
             match report.energies.iter_mut().find(|(known, _)| *known == name) {
@@ -567,12 +573,8 @@ impl Solver for SolidSolver {
     }
 
     fn share(&mut self, ranks: &Ranks) -> Result<(), SolverError> {
-        if !self.materials.regions().is_empty() {
-            return Err(SolverError(
-                "bonded bodies cannot be cut among ranks yet: run them as one, with more threads".into(),
-            ));
-        }
-        self.materials.share(ranks);
+        let mut coarse = self.iteration.take_grids();
+        self.materials.share(ranks, &mut coarse);
         let partition = self.materials.partition().clone();
         let own = partition.own();
         self.motion.share(ranks, &self.particles.id);
@@ -585,7 +587,7 @@ impl Solver for SolidSolver {
             self.triangles = Vec::new();
         }
         self.expected = vec![DVec3::ZERO; own.len()];
-        self.iteration = ConjugateGradients::new(&partition, Multilevel::default());
+        self.iteration = ConjugateGradients::new(&partition, coarse);
         self.reduced = Reduced::default();
         self.positions_version += 1;
         self.linearise();

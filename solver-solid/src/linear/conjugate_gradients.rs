@@ -110,6 +110,11 @@ impl ConjugateGradients {
         }
     }
 
+    /// The grids of the preconditioner, which a new iteration may take over.
+    pub(crate) fn take_grids(&mut self) -> Multilevel {
+        self.rounded.take_grids()
+    }
+
     /// Solves for [`Self::solution`]. The tolerance is relative to the norm of the right-hand side, or to the
     /// square root of `scale` if this is larger.
     ///

@@ -102,6 +102,11 @@ impl Partition {
         if self.is_alone() { self.total } else { self.slices.len() * LANES }
     }
 
+    /// The number of ghosts.
+    pub(crate) fn ghosts(&self) -> usize {
+        self.ghosts.iter().map(|slices| slices.len() * LANES).sum()
+    }
+
     /// The place of the first own row: a multiple of sixteen.
     pub(crate) fn first_place(&self) -> usize {
         self.before * LANES
@@ -114,6 +119,14 @@ impl Partition {
         }
         let slice = self.slices.binary_search(&((index / LANES) as u32)).ok()?;
         Some((slice * LANES + index % LANES) as u32)
+    }
+
+    /// The index among all of the particle at a place.
+    pub(crate) fn index(&self, place: u32) -> usize {
+        match self.slices.get(place as usize / LANES) {
+            Some(&slice) => slice as usize * LANES + place as usize % LANES,
+            None => place as usize,
+        }
     }
 
     /// The own row at a place; none at a ghost's.
@@ -186,6 +199,7 @@ mod tests {
                     continue;
                 };
                 assert_eq!(all[place as usize], value(i));
+                assert_eq!(partition.index(place), i);
                 assert_eq!(partition.row(place), own.contains(&i).then(|| i - own.start));
             }
             let own_terms = &terms[own.start / CHUNK..own.end.div_ceil(CHUNK)];

@@ -86,6 +86,11 @@ impl RoundedIteration {
         }
     }
 
+    /// The grids of the preconditioner.
+    pub(crate) fn take_grids(&mut self) -> Multilevel {
+        std::mem::take(&mut self.coarse)
+    }
+
     /// Iterates from `residual` until its squared norm is at most `goal`, at most `limit` times. Adds the
     /// correction to `solution`, and replaces `residual` by the final one. `largest` is a bound of the
     /// preconditioned residual's components.
