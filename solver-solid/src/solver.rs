@@ -329,7 +329,9 @@ impl SolidSolver {
         answer.slope = self.reduced.slopes(&ranks);
         let held = |group: usize| !request.inertia[group].is_finite();
         let change = self.reduced.at_leaders(&ranks, &self.iteration.solution);
-        for (group, change) in change.into_iter().enumerate().filter(|&(group, _)| !held(group)) {
+        let has_members = |group: usize| request.members.offsets[group] < request.members.offsets[group + 1];
+        let is_free = |&(group, _): &(usize, DVec3)| has_members(group) && !held(group);
+        for (group, change) in change.into_iter().enumerate().filter(is_free) {
             answer.momentum[group] = change * request.inertia[group] - request.impulse[group];
         }
         if (0..request.groups.len()).any(held) {

@@ -186,7 +186,8 @@ mod tests {
         let terms: Vec<f64> = (0..total).step_by(CHUNK).map(|i| 0.1 * (1 + i) as f64).collect();
         let part = |ranks: Ranks| {
             // Every rank reads a slice of its own and some of others, the last one among them.
-            let read: Vec<bool> = (0..total.div_ceil(LANES)).map(|slice| slice % 31 < 3).collect();
+            let slices = total.div_ceil(LANES);
+            let read: Vec<bool> = (0..slices).map(|slice| slice % 31 < 3 || slice + 1 == slices).collect();
             let last = *read.last().expect("slices");
             let partition = Partition::new(&ranks, total, &read);
             let own = partition.own();
