@@ -10,8 +10,8 @@ use std::process::Command;
 use serde_json::Value;
 use support::process::{Folder, stderr};
 
-/// Frames and tables of probes, by name, and the hash of the last state.
-type Results = (Value, BTreeMap<String, Vec<u8>>);
+/// The hash of the last state with the account of contacts; frames with surfaces and tables of probes, by name.
+type Results = ([Value; 2], BTreeMap<String, Vec<u8>>);
 
 /// Two layers of cloth that fall onto each other under a drop of water: groups of one cloth, of two and with
 /// water, and triangles and springs across ranks. The cloth has eight chunks of rows.
@@ -67,9 +67,10 @@ name = 'crossings'
 quantity = 'crossings'
 sheet = 'cloth'
 of = 'water'
+[output.surfaces.cloth]
 ";
 
-/// A plate that a heavy ball breaks. The plate has three chunks of rows.
+/// A plate that a heavy ball breaks, and a block that flies against the plate. They have five chunks of rows.
 const PLATE: &str = "
 [scene]
 name = 'plate'
@@ -91,7 +92,7 @@ self_collision = true
 [[participants.settings.bodies]]
 type = 'peridynamic'
 shape = { type = 'box', min = [-0.2, -0.2, 0.0], max = [0.2, 0.2, 0.24] }
-spacing = 0.04
+spacing = 0.03
 density = 1200
 young_modulus = 1e8
 fracture_energy = 9
@@ -101,7 +102,7 @@ held = [{ min = [-1, -1, -1], max = [1, 1, 0.05] }]
 [[participants.settings.bodies]]
 type = 'peridynamic'
 shape = { type = 'box', min = [-0.2, 0.3, 0.0], max = [0.2, 0.7, 0.2] }
-spacing = 0.04
+spacing = 0.03
 density = 1200
 young_modulus = 1e8
 fracture_energy = 9
@@ -125,14 +126,15 @@ velocity = [0, 10, 0]
 
 fn results(folder: &Folder) -> Results {
     let mut files = BTreeMap::new();
-    for part in ["frames", "probes"] {
+    for part in ["frames", "probes", "surfaces"] {
         let Ok(entries) = fs::read_dir(folder.out().join(part)) else { continue };
         for path in entries.map(|entry| entry.expect("an entry").path()) {
             let name = path.file_name().expect("a name").to_str().expect("UTF-8").to_string();
             files.insert(name, fs::read(&path).expect("reads"));
         }
     }
-    (folder.summary()["state_hash"].clone(), files)
+    let summary = folder.summary();
+    (["state_hash", "contacts"].map(|key| summary[key].clone()), files)
 }
 
 fn run(scene: &str, arguments: &[&str]) -> Results {
@@ -153,13 +155,14 @@ fn assert_same(one: &Results, other: &Results, what: &str) {
 
 /// The same results for these numbers of ranks of a participant.
 #[track_caller]
-fn assert_same_on_ranks(scene: &str, arguments: &[&str], participant: &str, numbers: &[usize]) {
+fn assert_same_on_ranks(scene: &str, arguments: &[&str], participant: &str, numbers: &[usize]) -> Results {
     let one = run(scene, arguments);
     for number in numbers {
         let ranks = format!("--ranks={participant}={number}");
         let other = run(scene, &[arguments, &[&ranks]].concat());
         assert_same(&one, &other, &format!("{ranks} {arguments:?}"));
     }
+    one
 }
 
 /// Four ranks stop at a checkpoint, and others go on.
@@ -183,7 +186,9 @@ fn assert_goes_on(scene: &str, participant: &str, step: u64) {
 
 #[test]
 fn a_cloth_under_water_is_the_same_on_any_number_of_ranks() {
-    assert_same_on_ranks(CLOTH, &[], "cloth", &[2, 3, 5, 8]);
+    let ([_, contacts], files) = assert_same_on_ranks(CLOTH, &[], "cloth", &[2, 3, 5, 8]);
+    assert!(contacts["group_size_max"].as_u64() > Some(2), "{contacts}");
+    assert!(files.len() > 4, "{:?}", files.keys());
 }
 
 #[test]
@@ -203,7 +208,9 @@ fn other_integrators_are_the_same_on_ranks() {
 
 #[test]
 fn bodies_that_break_are_the_same_on_any_number_of_ranks() {
-    assert_same_on_ranks(PLATE, &[], "plate", &[2, 3, 5, 8]);
+    let ([_, contacts], files) = assert_same_on_ranks(PLATE, &[], "plate", &[2, 3, 5, 8]);
+    assert!(contacts["bonds_broken"].as_u64() > Some(1_000), "{contacts}");
+    assert!(files.len() > 4, "{:?}", files.keys());
 }
 
 #[test]
