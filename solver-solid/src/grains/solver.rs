@@ -255,11 +255,6 @@ impl Solver for GrainSolver {
                     .into(),
             ));
         }
-        if !self.triangles.is_empty() {
-            return Err(SolverError(
-                "grains with triangles cannot be cut among ranks: run them as one, with more threads".into(),
-            ));
-        }
         self.motion.share(ranks, &self.particles.id);
         let own = self.share.begin(ranks);
         self.particles.reorder(&own);

@@ -51,7 +51,7 @@ struct Split {
 }
 
 /// A vector of one value per row.
-pub(crate) trait Rows {
+pub(crate) trait RowValues {
     type Value: Pod + Default + AddAssign;
 
     fn get(&self, row: usize) -> Self::Value;
@@ -59,7 +59,7 @@ pub(crate) trait Rows {
     fn set(&mut self, row: usize, value: Self::Value);
 }
 
-impl Rows for [DVec3] {
+impl RowValues for [DVec3] {
     type Value = DVec3;
 
     fn get(&self, row: usize) -> DVec3 {
@@ -71,7 +71,7 @@ impl Rows for [DVec3] {
     }
 }
 
-impl Rows for [Slice] {
+impl RowValues for [Slice] {
     type Value = Vec3;
 
     fn get(&self, row: usize) -> Vec3 {
@@ -86,7 +86,7 @@ impl Rows for [Slice] {
 }
 
 /// Columns of all places, and the place of the first row.
-impl Rows for (&mut Columns, usize) {
+impl RowValues for (&mut Columns, usize) {
     type Value = Vec3;
 
     fn get(&self, row: usize) -> Vec3 {
@@ -228,7 +228,7 @@ impl Groups {
 
     /// Applies S^T: the leader of each group gets the sum of the members' values, the other members get
     /// zero. Collective.
-    pub(crate) fn sum_to_leaders<R: Rows + ?Sized>(&self, values: &mut R) {
+    pub(crate) fn sum_to_leaders<R: RowValues + ?Sized>(&self, values: &mut R) {
         let zero = R::Value::default;
         for &group in &self.whole {
             let mut sum = zero();
@@ -253,7 +253,7 @@ impl Groups {
     }
 
     /// Applies S: every member of a group gets the leader's value. Collective.
-    pub(crate) fn copy_from_leaders<R: Rows + ?Sized>(&self, values: &mut R) {
+    pub(crate) fn copy_from_leaders<R: RowValues + ?Sized>(&self, values: &mut R) {
         for &group in &self.whole {
             let value = values.get(self.leader[group as usize] as usize);
             let members = &self.map.members(group as usize)[1..];
@@ -315,7 +315,7 @@ impl Groups {
     }
 }
 
-fn add<R: Rows + ?Sized>(values: &mut R, row: u32, sum: R::Value) {
+fn add<R: RowValues + ?Sized>(values: &mut R, row: u32, sum: R::Value) {
     let mut total = values.get(row as usize);
     total += sum;
     values.set(row as usize, total);

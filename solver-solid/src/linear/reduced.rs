@@ -141,7 +141,7 @@ impl Reduced {
         }
     }
 
-    /// What this rank knows of each group that it leads, of all groups at the first rank; nothing at others.
+    /// Values of all groups at the first rank, each from the rank that leads the group; nothing at others.
     /// Collective.
     fn of_groups<T: Pod>(&self, ranks: &Ranks, value: impl Fn(usize, usize) -> T) -> Vec<T> {
         let (led, own): (Vec<u32>, Vec<T>) =
