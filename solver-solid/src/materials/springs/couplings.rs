@@ -110,7 +110,7 @@ impl Slices {
     /// The slices of this rank. `spring` is the new number of a spring.
     pub(crate) fn part(&self, partition: &Partition, spring: impl Fn(u32) -> u32) -> Self {
         let own = partition.own().start / LANES..partition.own().end.div_ceil(LANES);
-        // What pads an entry may be anywhere.
+        // The padding of an entry may be anywhere.
         let place = |index: u32| partition.place(index as usize).unwrap_or(partition.first_place() as u32);
         let mut this = Self {
             before: partition.first_place() / LANES,
