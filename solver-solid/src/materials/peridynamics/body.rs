@@ -13,7 +13,7 @@ use super::law::Law;
 use super::plates::{Plate, Strain};
 use super::rows::RowTable;
 use super::stretch::{double_strain_of, stretch_of};
-use super::table::{BondTable, Broken, QUANTA, Share};
+use super::table::{BodyPart, BondTable, Broken, QUANTA};
 use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 use crate::linear::partition::Partition;
 use crate::linear::vectors::{copy, least};
@@ -49,7 +49,7 @@ pub(super) struct BodyBonds {
     pub(super) first: usize,
     pub(super) count: usize,
     pub(super) law: Law,
-    pub(super) share: Share,
+    pub(super) share: BodyPart,
     pub(super) table: Box<dyn BondTable>,
     /// The lattice on which the particles lie, for the surface.
     pub(super) lattice: Option<Lattice>,
@@ -94,7 +94,7 @@ impl BodyBonds {
                 }
             }
         }
-        let share = Share::whole(count, first);
+        let share = BodyPart::whole(count, first);
         table.share(&share);
         let strength: Vec<f32> =
             particles.id[first..first + count].iter().map(|&id| strength(&law, seed, id) as f32).collect();
@@ -115,7 +115,7 @@ impl BodyBonds {
 
     /// Computes only this rank's part from here on.
     pub(super) fn share(&mut self, partition: &Partition) {
-        self.share = Share::new(partition, self.first, self.count);
+        self.share = BodyPart::new(partition, self.first, self.count);
         self.table.share(&self.share);
     }
 

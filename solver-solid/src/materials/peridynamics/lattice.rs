@@ -23,7 +23,7 @@ use rayon::prelude::*;
 
 use super::cubic::Lattice;
 use super::law::Law;
-use super::table::{Bond, BondTable, Broken, QUANTA, Share, vector};
+use super::table::{BodyPart, Bond, BondTable, Broken, QUANTA, vector};
 use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 use crate::linear::fixed::{quantise, whole};
 use crate::linear::vectors::{Slice, Vector};
@@ -44,7 +44,7 @@ pub(crate) struct LatticeTable {
     /// Position of each particle in the unstrained lattice [m].
     ideal: Vec<DVec3>,
     cut: Cut,
-    share: Share,
+    share: BodyPart,
     /// Particles whose values the blocks of this rank read.
     local: Range<usize>,
     /// The place of each particle in sums.
@@ -116,7 +116,7 @@ impl LatticeTable {
             per_quantum: QUANTA / law.spacing,
             ideal: ideal(lattice),
             place: sites.iter().map(|&site| cut.place(site) as u32).collect(),
-            share: Share::default(),
+            share: BodyPart::default(),
             local: 0..0,
             task: Vec::new(),
             live: vec![0; block_site.len() * stencils.len()],
@@ -138,7 +138,7 @@ impl LatticeTable {
             operand: SiteColumns::new(total, 6),
         };
         this.join_all();
-        this.share(&Share::whole(sites.len(), 0));
+        this.share(&BodyPart::whole(sites.len(), 0));
         this
     }
 
@@ -322,7 +322,7 @@ impl BondTable for LatticeTable {
         mark(self.read_from(&self.blocks_of(&own)));
     }
 
-    fn share(&mut self, share: &Share) {
+    fn share(&mut self, share: &BodyPart) {
         let blocks = self.blocks_of(&share.own);
         let starts = self.cut.starts().map(|start| {
             self.block_site.partition_point(|&site| (site as usize) < start).clamp(blocks.start, blocks.end)

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 
 use super::law::Law;
 use super::stretch::{BondStiffness, SERIES_MAX, elongation_share};
-use super::table::{Bond, BondTable, Broken, QUANTA, Share, vector};
+use super::table::{BodyPart, Bond, BondTable, Broken, QUANTA, vector};
 use crate::linear::fixed::{quantise, whole};
 use crate::linear::vectors::{Slice, Vector};
 use kernels::{
@@ -40,7 +40,7 @@ pub(crate) struct RowTable {
     /// The particle in each slot, and the slot of each particle.
     order: Vec<u32>,
     slot: Vec<u32>,
-    part: Share,
+    part: BodyPart,
     /// The place of the particle in each slot, if its value is held.
     place: Vec<Option<u32>>,
     /// True for clusters that hold a particle of this rank.
@@ -94,7 +94,7 @@ impl RowTable {
             force: vec![Forces::default(); bonds.len()],
             diagonal: vec![Default::default(); bonds.len()],
             image: vec![Default::default(); bonds.len()],
-            part: Share::default(),
+            part: BodyPart::default(),
             place: Vec::new(),
             is_own: Vec::new(),
             order,
@@ -102,7 +102,7 @@ impl RowTable {
             start,
         };
         drop(bonds);
-        this.share(&Share::whole(position.len(), 0));
+        this.share(&BodyPart::whole(position.len(), 0));
         this.load_positions(position);
         let Self { neighbours, inverse_rest, record, start, .. } = &mut this;
         let clusters = split(inverse_rest, start, 1).into_par_iter().zip(start.par_windows(2)).enumerate();
@@ -321,7 +321,7 @@ impl BondTable for RowTable {
         }
     }
 
-    fn share(&mut self, share: &Share) {
+    fn share(&mut self, share: &BodyPart) {
         let place = |&i: &u32| share.place(i as usize).map(|place| place as u32);
         self.place = self.order.iter().map(place).collect();
         let is_own = |cluster: usize| self.particles(cluster).any(|i| share.own.contains(&i));

@@ -31,7 +31,7 @@ pub(crate) struct Bond {
 /// The part of a body that a rank computes, and where it finds the values of particles. Particles are counted
 /// from 0 in the body.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Share {
+pub(crate) struct BodyPart {
     /// The particles that this rank has.
     pub(crate) own: Range<usize>,
     /// The row of the first of them.
@@ -40,7 +40,7 @@ pub(crate) struct Share {
     pub(crate) held: Vec<(Range<usize>, usize)>,
 }
 
-impl Share {
+impl BodyPart {
     /// A body of so many particles that is whole, from this row on.
     pub(crate) fn whole(count: usize, row: usize) -> Self {
         Self { own: 0..count, row, held: vec![(0..count, row)] }
@@ -98,7 +98,7 @@ pub(crate) trait BondTable: Send + Sync {
     fn mark_read(&self, own: Range<usize>, mark: &mut dyn FnMut(Range<usize>));
 
     /// Computes only the rows of this part from here on.
-    fn share(&mut self, share: &Share);
+    fn share(&mut self, share: &BodyPart);
 
     /// Takes positions [m].
     fn load_positions(&mut self, position: &[DVec3]);
