@@ -126,7 +126,12 @@ impl Groups {
     /// Finds groups with all their members here; `size` is the number of members on all ranks.
     fn find_whole(&mut self, size: impl Fn(usize) -> usize) {
         let Self { map, whole, leader, split, own, owner, ghosts, .. } = self;
-        (whole.clear(), leader.clear(), split.clear(), own.clear(), owner.clear(), ghosts.clear());
+        for list in [&mut *whole, leader, owner] {
+            list.clear();
+        }
+        split.clear();
+        own.clear();
+        ghosts.clear();
         for group in 0..map.len() {
             let members = map.members(group);
             let is_whole = !members.is_empty() && members.len() == size(group);

@@ -145,7 +145,7 @@ impl Slices {
                 Other::Run(at) => {
                     // Two slices that follow each other, and stay so among those that a rank holds.
                     read[at as usize / LANES] = true;
-                    read[(at as usize + LANES - 1) / LANES] = true;
+                    read[(at as usize).div_ceil(LANES)] = true;
                 }
                 Other::Scattered(index) => {
                     self.neighbours[index as usize].iter().for_each(|&i| read[i as usize / LANES] = true);
