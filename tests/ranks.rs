@@ -99,8 +99,8 @@ fn what_cannot_be_cut_says_so() {
         assert!(!output.status.success(), "{arguments:?}");
         stderr(&output)
     };
-    let cloth = refused(&["--quiet", "--ranks=cloth=2"]);
-    assert!(cloth.contains("cannot be cut among ranks"), "{cloth}");
+    let flip = refused(&["--quiet", "--ranks=water=2", "--set=participants.water.settings.method=flip"]);
+    assert!(flip.contains("cannot be cut among ranks"), "{flip}");
     let name = refused(&["--ranks=watr=2"]);
     assert!(name.contains("no participant `watr`") && name.contains("water"), "{name}");
     let number = refused(&["--ranks=water=0"]);

@@ -192,7 +192,7 @@ fn snapshots_of_ranks_fit_any_number_of_them() {
     }
 }
 
-/// Grains that attract each other are refused, and triangles.
+/// Grains that attract each other are refused.
 #[test]
 fn what_cannot_be_cut_is_refused() {
     let cut = |section: String| {
@@ -202,6 +202,4 @@ fn what_cannot_be_cut_is_refused() {
     };
     let error = cut(format!("gravitational_constant = 1.0\n{}", heap(Kind::Merging)));
     assert!(error.contains("grains that attract each other cannot be cut among ranks yet"), "{error}");
-    let error = cut(block(Kind::Merging));
-    assert!(error.contains("a participant with triangles cannot be cut among ranks"), "{error}");
 }

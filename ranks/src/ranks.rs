@@ -215,6 +215,26 @@ impl Ranks {
         self.backend.await_broadcast(Message::pack(Vec::<T>::new())).unpack()
     }
 
+    /// A list of `count` values, each of which one rank knows, at all ranks; `own` are those of this rank, by
+    /// place in the list. Places that no rank names are zero.
+    ///
+    /// # Panics
+    /// If a place is not in the list.
+    pub fn shared<T: Pod>(&self, count: usize, own: impl IntoIterator<Item = (usize, T)>) -> Vec<T> {
+        // All other ranks have zeros in a value's words, so the sum of words is the value.
+        let width = size_of::<T>().div_ceil(size_of::<u64>());
+        let mut words = vec![0u64; count * width];
+        for (at, value) in own {
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words[at * width..][..width]);
+            bytes[..size_of::<T>()].copy_from_slice(bytemuck::bytes_of(&value));
+        }
+        self.wrapping_sum(&mut words);
+        let value = |words: &[u64]| {
+            bytemuck::pod_read_unaligned(&bytemuck::cast_slice::<u64, u8>(words)[..size_of::<T>()])
+        };
+        words.chunks(width.max(1)).map(value).collect()
+    }
+
     /// Largest value over ranks, element by element; NaN if any is NaN. Zero is larger than minus zero.
     pub fn max(&self, values: &mut [f64]) {
         let mut keys: Vec<i64> = values.iter().map(|&value| key(value)).collect();
@@ -324,6 +344,7 @@ mod tests {
         assert_eq!(ranks.exchange::<f64>(&[], vec![]), Vec::<Vec<f64>>::new());
         assert_eq!(ranks.gather(vec![3u16]), Some(vec![vec![3]]));
         assert_eq!(ranks.broadcast(vec![4u32]), [4]);
+        assert_eq!(ranks.shared(3, [(2, [5u8, 6, 7])]), [[0; 3], [0; 3], [5, 6, 7]]);
         let mut values = [-0.0, f64::NAN];
         ranks.max(&mut values);
         assert!(values[0].to_bits() == (-0.0f64).to_bits() && values[1].is_nan());

@@ -39,11 +39,6 @@ impl NearParticles {
     /// # Errors
     /// Contacts among the solver's own particles that could never be resolved.
     pub(crate) fn new(ranks: &Ranks, solver: &dyn Solver) -> Result<Self, SolverError> {
-        if !(ranks.is_alone() || solver.triangles().is_empty()) {
-            return Err(SolverError(
-                "a participant with triangles cannot be cut among ranks: run it as one".into(),
-            ));
-        }
         Ok(Self {
             ranks: ranks.clone(),
             own_contacts: solver.self_colliding().then(|| OwnContacts::new(ranks, solver)).transpose()?,
@@ -52,6 +47,14 @@ impl NearParticles {
             listed: None,
             told: None,
         })
+    }
+
+    /// Keeps the triangles with a corner among these particles, those that this rank has for the whole run.
+    pub(crate) fn share(&mut self, particles: &Particles) {
+        let mut ids = IdIndex::default();
+        ids.update(&particles.id);
+        self.triangles.retain(|corners| corners.iter().any(|&id| ids.find(id).is_some()));
+        self.triangles.shrink_to_fit();
     }
 
     /// The cells that particles touch.
@@ -174,14 +177,21 @@ impl NearParticles {
         contacts
     }
 
-    /// Adds all corners of triangles with a wanted corner.
+    /// Adds all corners of triangles with a wanted corner, which may be another rank's.
     fn add_corners(&self, count: usize, ids: &IdIndex, wanted: &mut Vec<u32>) {
         let mut is_wanted = vec![false; count];
         wanted.iter().for_each(|&i| is_wanted[i as usize] = true);
-        for corners in self.triangles.iter().map(|corners| corners.map(|id| ids.find(id))) {
-            if corners.iter().flatten().any(|&i| is_wanted[i as usize]) {
-                wanted.extend(corners.iter().flatten());
+        let mut of_others = Vec::new();
+        for corners in &self.triangles {
+            let own = corners.map(|id| ids.find(id));
+            if own.iter().flatten().any(|&i| is_wanted[i as usize]) {
+                wanted.extend(own.iter().flatten());
+                of_others.extend(corners.iter().zip(own).filter(|(_, own)| own.is_none()).map(|(&id, _)| id));
             }
+        }
+        if !self.ranks.is_alone() {
+            let corners = self.ranks.all_to_all(vec![of_others; self.ranks.size()]);
+            wanted.extend(corners.iter().flatten().filter_map(|&id| ids.find(id)));
         }
         wanted.par_sort_unstable();
         wanted.dedup();

@@ -158,9 +158,14 @@ pub trait Solver: Send + Sync + 'static {
 
     /// True if the particles at these places of [`Self::particles`] never count as a contact, for example two
     /// joined by a spring or an unbroken bond. Bonds that break are reported by [`Self::commit`]; no others
-    /// may form. Asked of own particles of a rank only: a solver that is cut among ranks has to keep joined
-    /// particles together.
+    /// may form. Both are own particles of a rank.
     fn joined(&self, _a: u32, _b: u32) -> bool {
+        false
+    }
+
+    /// The same of an own particle and of one that another rank has. Only for a solver that is cut among
+    /// ranks.
+    fn joined_across(&self, _a: u32, _b: ParticleId) -> bool {
         false
     }
 
@@ -240,8 +245,10 @@ pub trait Solver: Send + Sync + 'static {
     /// Keeps only the particles of this rank, of those that every rank has after its initialisation. From
     /// here on the solvers of all ranks together are the participant: each has a part of the particles and is
     /// called for all of them, in the same order. A solver answers for its part, except for
-    /// - momenta of groups, which are the whole ones at the first rank and are not read at others
+    /// - momenta and slopes of groups, which are the whole ones at the first rank and are not read at others
     ///   ([`Members::for_each`] brings members' values to the first rank);
+    /// - [`Report::broken`], a pair of which one rank names that has either end;
+    /// - [`Self::surface`], which is the whole one at the first rank;
     /// - groups as bodies, which only the first rank answers;
     /// - [`Report::stable_dt`], energies, spin and [`Report::given`], [`Self::stable_dt`] and
     ///   [`Deferred::travel_bound`], which are those of the participant, on all ranks.

@@ -4,18 +4,23 @@
 pub(crate) mod peridynamics;
 pub(crate) mod springs;
 
+use std::ops::Range;
+use std::sync::Arc;
+
+use amalgam_particles::lanes::LANES;
 use amalgam_particles::{DVec3, MovingSurface, Particles};
-use amalgam_solver_kit::{Field, SolverError};
+use amalgam_solver_kit::{Field, Ranks, SolverError};
 
 use crate::linear::block::Block;
-use crate::linear::multilevel::Region;
+use crate::linear::multilevel::{Multilevel, Region};
 use crate::linear::operator::{Operator, OperatorVersion};
+use crate::linear::partition::Partition;
 use crate::linear::vectors::{Columns, Slice, Vector};
 
 /// Positions at which materials are linearised.
 #[derive(Clone, Copy)]
 pub(crate) struct Positions<'a> {
-    /// One position per particle [m].
+    /// One position per row [m]; at a material, one per place.
     pub(crate) values: &'a [DVec3],
     /// Version of the particles' positions; `None` for positions that particles do not have, as in an
     /// iteration.
@@ -29,9 +34,13 @@ impl<'a> Positions<'a> {
     }
 }
 
-/// The materials of a solver: springs and bonds. As an operator they are their sum.
+/// The materials of a solver: springs and bonds. As an operator they are their sum. They bring the ghosts of a
+/// rank into the vectors that materials read.
 #[derive(Default)]
 pub(crate) struct Materials {
+    partition: Arc<Partition>,
+    /// A vector with ghosts, if there are several ranks.
+    with_ghosts: Vec<DVec3>,
     materials: Vec<Box<dyn Material>>,
     version: OperatorVersion,
     /// Version of the positions linearised at.
@@ -39,6 +48,25 @@ pub(crate) struct Materials {
 }
 
 impl Materials {
+    /// No materials yet, of so many particles.
+    pub(crate) fn new(particles: usize) -> Self {
+        Self { partition: Arc::new(Partition::alone(particles)), ..Self::default() }
+    }
+
+    /// Keeps this rank's part of all rows, and of the preconditioner's grids. Collective.
+    pub(crate) fn share(&mut self, ranks: &Ranks, grids: &mut Multilevel) {
+        let total = self.partition.total();
+        let own = Partition::rows_of(ranks, ranks.rank(), total);
+        let mut read = vec![false; total.div_ceil(LANES)];
+        self.iter().for_each(|material| material.mark_read(own.clone(), &mut read));
+        grids.mark_read(own, &mut read);
+        self.partition = Arc::new(Partition::new(ranks, total, &read));
+        let partition = &self.partition;
+        grids.share(partition);
+        self.materials.iter_mut().for_each(|material| material.share(partition));
+        self.linearised_at = None;
+    }
+
     pub(crate) fn push(&mut self, material: impl Material + 'static) {
         self.materials.push(Box::new(material));
     }
@@ -51,11 +79,28 @@ impl Materials {
         self.materials.iter_mut()
     }
 
-    /// Linearises all materials, see [`Material::linearise`].
+    /// Linearises all materials, see [`Material::linearise`]. Collective.
     pub(crate) fn linearise(&mut self, positions: Positions<'_>, implicit: bool) {
         self.version.linearisation += 1;
         self.linearised_at = positions.version;
-        self.iter_mut().for_each(|material| material.linearise(positions, implicit));
+        let Self { partition, with_ghosts, materials, .. } = self;
+        let values = by_place(partition, positions.values, with_ghosts);
+        let positions = Positions { values, ..positions };
+        materials.iter_mut().for_each(|material| material.linearise(positions, implicit));
+    }
+
+    /// Fields for frames, of all materials. Collective.
+    pub(crate) fn fields(&self, position: &[DVec3]) -> Vec<Field> {
+        let mut with_ghosts = Vec::new();
+        let position = by_place(&self.partition, position, &mut with_ghosts);
+        self.iter().flat_map(|material| material.fields(position)).collect()
+    }
+
+    /// Potential energies of all materials [J], in their order. Collective.
+    pub(crate) fn energies(&mut self, position: &[DVec3]) -> Vec<(&'static str, f64)> {
+        let Self { partition, with_ghosts, materials, .. } = self;
+        let position = by_place(partition, position, with_ghosts);
+        materials.iter().flat_map(|material| material.energies(position)).collect()
     }
 
     /// True if the last linearisation was at particles' positions of this version.
@@ -64,7 +109,24 @@ impl Materials {
     }
 }
 
+/// A vector by place, from its values by row. Collective.
+pub(crate) fn by_place<'a>(
+    partition: &Partition,
+    own: &'a [DVec3],
+    with_ghosts: &'a mut Vec<DVec3>,
+) -> &'a [DVec3] {
+    if partition.is_alone() {
+        return own;
+    }
+    partition.with_ghosts(own, with_ghosts);
+    with_ghosts
+}
+
 impl Operator for Materials {
+    fn partition(&self) -> &Arc<Partition> {
+        &self.partition
+    }
+
     fn version(&self) -> OperatorVersion {
         self.version
     }
@@ -91,7 +153,12 @@ impl Operator for Materials {
     }
 
     fn set_operand(&mut self, u: Vector<'_>, wanted: Option<&[bool]>) {
-        self.iter_mut().for_each(|material| material.set_operand(u, wanted));
+        let Self { partition, with_ghosts, materials, .. } = self;
+        let u = match u {
+            Vector::Exact(u) => Vector::Exact(by_place(partition, u, with_ghosts)),
+            rounded @ Vector::Rounded(_) => rounded,
+        };
+        materials.iter_mut().for_each(|material| material.set_operand(u, wanted));
     }
 
     fn add_rows(&self, first: usize, u: &[DVec3], image: &mut [DVec3]) {
@@ -105,7 +172,14 @@ impl Operator for Materials {
 
 /// A material: forces that hold particles together.
 pub(crate) trait Material: Operator {
-    /// True if two particles are joined, by index.
+    /// Marks the slices of sixteen particles whose values products with these rows read. Asked before
+    /// [`Self::share`].
+    fn mark_read(&self, rows: Range<usize>, read: &mut [bool]);
+
+    /// Keeps the part of this rank. Collective.
+    fn share(&mut self, partition: &Arc<Partition>);
+
+    /// True if two particles are joined, by place. One of them is this rank's own.
     fn joined(&self, a: u32, b: u32) -> bool;
 
     /// Computes forces at these positions and, for an implicit step, the terms of the operator that do not
@@ -113,7 +187,8 @@ pub(crate) trait Material: Operator {
     fn linearise(&mut self, positions: Positions<'_>, implicit: bool);
 
     /// Breaks the bonds that are too long at the particles' new positions, and returns the pairs that are no
-    /// longer joined. `version` is the version of these positions.
+    /// longer joined, by index among all particles: a pair on one rank only. `version` is the version of these
+    /// positions. Collective.
     ///
     /// # Errors
     /// Particles that have moved further than the material can follow.
@@ -126,16 +201,16 @@ pub(crate) trait Material: Operator {
         Ok(Vec::new())
     }
 
-    /// Potential energies by name [J].
+    /// Potential energies by name [J], at positions by place. Collective.
     fn energies(&self, position: &[DVec3]) -> Vec<(&'static str, f64)>;
 
-    /// Fields for frames.
+    /// Fields for frames, at positions by place. Collective.
     fn fields(&self, position: &[DVec3]) -> Vec<Field>;
 
     /// Adds the surfaces of bodies that can tear.
     fn add_surface(&self, _particles: &Particles, _surface: &mut MovingSurface) {}
 
-    /// Longest step of an explicit integrator [s].
+    /// Longest step of an explicit integrator for this rank's part [s].
     fn stable_dt(&self, particles: &Particles) -> f64;
 
     /// Saves the state that is in neither positions nor velocities.

@@ -3,7 +3,7 @@
 use amalgam_particles::{DVec3, MovingSurface, NO_GROUP, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
     Answer, Field, FieldValues, Fields, Integration, Ranks, Report, Request, SectionError, SnapshotReader,
-    SnapshotWriter, Solver, SolverError, World,
+    SnapshotWriter, Solver, SolverError, World, agreed,
 };
 use rayon::prelude::*;
 
@@ -104,7 +104,7 @@ impl SolidSolver {
         } = solid.layout;
         let count = particles.len();
         let motion = Motion::new(scripts, &held_until, &mut particles);
-        let mut materials = Materials::default();
+        let mut materials = Materials::new(count);
         let springs = Springs::new(springs, foundations);
         if !springs.is_empty() || bonded.is_empty() {
             materials.push(springs);
@@ -121,6 +121,7 @@ impl SolidSolver {
         let travel = vec![DVec3::ZERO; if solid.integrator == Integrator::HhtAlpha { count } else { 0 }];
         let coarse = Multilevel::new(&particles.position, &materials.regions());
         let mut this = Self {
+            iteration: ConjugateGradients::new(materials.partition(), coarse),
             motion,
             materials,
             integrator: solid.integrator,
@@ -139,7 +140,6 @@ impl SolidSolver {
             self_collision: solid.self_collision,
             limits: solid.limits,
             reduced: Reduced::default(),
-            iteration: ConjugateGradients::new(count, coarse),
             expected: vec![DVec3::ZERO; count],
             iterations: 0,
             particles,
@@ -151,6 +151,11 @@ impl SolidSolver {
     /// Iterations that the last [`Solver::integrate`] took.
     pub fn iterations(&self) -> u32 {
         self.iterations
+    }
+
+    /// Particles of other ranks whose values this rank holds.
+    pub fn ghost_count(&self) -> usize {
+        self.materials.partition().ghosts()
     }
 
     /// Number of springs and bonds.
@@ -168,6 +173,10 @@ impl SolidSolver {
         pairs.sort_unstable();
         pairs.dedup();
         pairs
+    }
+
+    fn ranks(&self) -> &Ranks {
+        self.materials.partition().ranks()
     }
 
     fn visit_pairs(&self, mut visit: impl FnMut([usize; 2])) {
@@ -219,7 +228,7 @@ impl SolidSolver {
             self.linearise();
         }
         if self.integrator == Integrator::ImplicitEuler && request.stage == 1 {
-            self.spin_guard.look(&self.particles, (request.step, request.dt));
+            self.spin_guard.look(self.materials.partition(), &self.particles, (request.step, request.dt));
         }
         let factors = self.factors(request.dt);
         let Self { particles, materials, reduced, iteration, .. } = self;
@@ -230,15 +239,16 @@ impl SolidSolver {
             let outside = Outside { fall: self.gravity * factors.0, pushed: &self.pushed };
             if self.integrator == Integrator::HhtAlpha {
                 let of = (&*particles, &mut *materials as &mut dyn Operator, outside);
-                reduced.find_hht_load(of, request, (&self.mean_travel, factors), load);
+                reduced.find_hht_load(of, (&self.mean_travel, factors), load);
             } else {
                 reduced.find_load(particles, materials, outside, request, load);
             }
             reduced.starting_point(particles, &self.expected, request, &mut iteration.solution);
         }
         reduced.set_impulses(request, &mut iteration.right_hand_side);
-        let limits = Limits { forcing: request.forcing, floor: reduced.rounding(), ..self.limits };
-        let solved = iteration.solve(&mut reduced.system(materials, request), &limits, None);
+        let floor = reduced.rounding(materials.partition());
+        let limits = Limits { forcing: request.forcing, floor, ..self.limits };
+        let solved = iteration.solve(&mut reduced.system(materials), &limits, None);
         let solved = solved.map_err(|failure| self.explain(failure))?;
         self.iterations = solved.iterations;
         self.expect()?;
@@ -263,10 +273,11 @@ impl SolidSolver {
             *end = *start + *change;
             end.is_finite()
         });
-        if ends.reduce(|| true, |a, b| a & b) {
-            return Ok(());
-        }
-        check_finite(&self.particles, &self.expected, "velocity")
+        let checked = match ends.reduce(|| true, |a, b| a & b) {
+            true => Ok(()),
+            false => check_finite(&self.particles, &self.expected, "velocity"),
+        };
+        agreed(self.ranks(), checked)
     }
 
     /// Takes a Newton iteration: linearises at the result of the last solve, and solves for the remainder of
@@ -290,8 +301,8 @@ impl SolidSolver {
         materials.prepare(request.dt, request.dt * request.dt);
         reduced.set(particles, materials, request)?;
         iteration.solution.fill(DVec3::ZERO);
-        let limits = Limits { floor: reduced.rounding(), ..self.limits };
-        let solved = iteration.solve(&mut reduced.system(materials, request), &limits, Some(scale));
+        let limits = Limits { floor: reduced.rounding(materials.partition()), ..self.limits };
+        let solved = iteration.solve(&mut reduced.system(materials), &limits, Some(scale));
         let solved = solved.map_err(|failure| self.explain(failure))?;
         self.iteration
             .solution
@@ -313,24 +324,26 @@ impl SolidSolver {
     }
 
     fn answer(&mut self, request: &Request<'_>, answer: &mut Answer) {
-        let change = &self.iteration.solution;
         copy(&self.expected, &mut answer.velocity);
-        answer.slope.clone_from(&self.reduced.slope);
+        let ranks = self.ranks().clone();
+        answer.slope = self.reduced.slopes(&ranks);
         let held = |group: usize| !request.inertia[group].is_finite();
-        for (group, momentum) in answer.momentum.iter_mut().enumerate().filter(|&(group, _)| !held(group)) {
-            if let Some(&leader) = request.groups.members(group).first() {
-                *momentum = change[leader as usize] * request.inertia[group] - request.impulse[group];
-            }
+        let change = self.reduced.at_leaders(&ranks, &self.iteration.solution);
+        let has_members = |group: usize| request.members.offsets[group] < request.members.offsets[group + 1];
+        let is_free = |&(group, _): &(usize, DVec3)| has_members(group) && !held(group);
+        for (group, change) in change.into_iter().enumerate().filter(is_free) {
+            answer.momentum[group] = change * request.inertia[group] - request.impulse[group];
         }
         if (0..request.groups.len()).any(held) {
             // A held group takes up whatever the materials give it: its row of the system without the
             // inertia.
             self.find_reactions(request.dt);
-            let reaction = &self.reaction;
-            for (group, momentum) in answer.momentum.iter_mut().enumerate().filter(|&(group, _)| held(group))
-            {
-                *momentum = request.groups.members(group).iter().map(|&i| reaction[i as usize]).sum();
-            }
+            let reaction = |i: u32| self.reaction[i as usize];
+            request.members.for_each(request.groups, reaction, |group, reaction| {
+                if held(group) {
+                    answer.momentum[group] += reaction;
+                }
+            });
         }
     }
 
@@ -359,7 +372,7 @@ impl SolidSolver {
     /// Work [J] of the scripts against springs and bonds in the step that ends. What contacts hold in a group
     /// is the coordinator's to count.
     fn work_of_scripts(&mut self, end: &StepEnd<'_>) -> f64 {
-        if !self.motion.is_moving(&self.particles) {
+        if !self.ranks().any(self.motion.is_moving(&self.particles)) {
             return 0.0;
         }
         if self.integrator.is_implicit() {
@@ -406,8 +419,10 @@ impl SolidSolver {
             let kick = if particles.immovable[i] { DVec3::ZERO } else { impulse[i] / particles.mass[i] };
             *velocity = particles.velocity[i] + if group_of[i] == NO_GROUP { kick } else { DVec3::ZERO };
         }
-        request.groups.sum_into(impulse, &mut answer.momentum);
-        check_finite(particles, &answer.velocity, "velocity")
+        let Answer { momentum, velocity, .. } = answer;
+        let impulse = |i: u32| impulse[i as usize];
+        request.members.for_each(request.groups, impulse, |group, impulse| momentum[group] += impulse);
+        check_finite(particles, velocity, "velocity")
     }
 
     fn explain(&self, failure: Failure) -> SolverError {
@@ -438,7 +453,17 @@ impl Solver for SolidSolver {
     }
 
     fn joined(&self, a: u32, b: u32) -> bool {
-        self.materials.iter().any(|material| material.joined(a, b))
+        let first = self.materials.partition().first_place() as u32;
+        self.materials.iter().any(|material| material.joined(first + a, first + b))
+    }
+
+    /// Ids of solids are indices.
+    fn joined_across(&self, a: u32, b: ParticleId) -> bool {
+        let partition = self.materials.partition();
+        let first = partition.first_place() as u32;
+        partition
+            .place(b.0 as usize)
+            .is_some_and(|b| self.materials.iter().any(|material| material.joined(first + a, b)))
     }
 
     fn self_colliding(&self) -> bool {
@@ -460,7 +485,10 @@ impl Solver for SolidSolver {
             Integrator::VelocityVerlet => STABLE_SHARE,
         };
         let limits = self.materials.iter().map(|material| material.stable_dt(&self.particles));
-        (share * limits.fold(f64::INFINITY, f64::min)).min(self.fields.stable_dt())
+        // The largest is the only one that ranks can find: of the negative limits, that of the least.
+        let mut limit = [-limits.fold(f64::INFINITY, f64::min)];
+        self.ranks().max(&mut limit);
+        (share * -limit[0]).min(self.fields.stable_dt())
     }
 
     fn begin(&mut self) -> Result<(), SolverError> {
@@ -492,25 +520,28 @@ impl Solver for SolidSolver {
             .then(|| (self.particles.position.clone(), self.particles.velocity.clone()));
         end.advance(&mut self.particles, integrated);
         self.positions_version += 1;
+        let ranks = self.ranks().clone();
         if let Some((position, velocity)) = before {
-            given += self.fields.work(&Ranks::alone(), (&position, &velocity), &self.particles, step);
+            given += self.fields.work(&ranks, (&position, &velocity), &self.particles, step);
         }
         given += self.motion.advance(end.dt, self.gravity, &mut self.particles);
         let released = self.motion.release(&mut self.particles);
-        check_finite(&self.particles, &self.particles.position, "position")?;
-        check_finite(&self.particles, &self.particles.velocity, "velocity")?;
+        let checked = check_finite(&self.particles, &self.particles.position, "position")
+            .and_then(|()| check_finite(&self.particles, &self.particles.velocity, "velocity"));
+        agreed(&ranks, checked)?;
         let mut report = Report { stable_dt: self.stable_dt(), given, released, ..Report::default() };
-        let id = &self.particles.id;
         let implicit = self.integrator.is_implicit();
         for material in self.materials.iter_mut() {
             let version = self.positions_version;
             let broken = rayon::scope(|_| material.update(&self.particles, version, implicit))?;
-            report.broken.extend(broken.iter().map(|&[a, b]| (id[a as usize], id[b as usize])));
-            for (name, energy) in material.energies(&self.particles.position) {
-                match report.energies.iter_mut().find(|(known, _)| *known == name) {
-                    Some((_, total)) => *total += energy,
-                    None => report.energies.push((name, energy)),
-                }
+            // Ids of solids are indices.
+            let id = |i: u32| ParticleId(i.into());
+            report.broken.extend(broken.iter().map(|&[a, b]| (id(a), id(b))));
+        }
+        for (name, energy) in self.materials.energies(&self.particles.position) {
+            match report.energies.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, total)) => *total += energy,
+                None => report.energies.push((name, energy)),
             }
         }
         Ok(report)
@@ -519,10 +550,12 @@ impl Solver for SolidSolver {
     /// Sheets and volumes as they are, and the surfaces of bodies that tear.
     fn surface(&self) -> Option<MovingSurface> {
         let mut surface = MovingSurface::default();
-        if !self.triangles.is_empty() {
-            surface.vertices.extend_from_slice(&self.particles.position);
-            surface.velocities.extend_from_slice(&self.particles.velocity);
-            // Ids of solids are indices.
+        let ranks = self.ranks();
+        if ranks.any(!self.triangles.is_empty()) {
+            // The first rank has all triangles. Ids of solids are indices.
+            let whole = |own: &[DVec3]| ranks.gather(own.to_vec()).unwrap_or_default().concat();
+            surface.vertices = whole(&self.particles.position);
+            surface.velocities = whole(&self.particles.velocity);
             surface.triangles.extend(self.triangles.iter().map(|corners| corners.map(|id| id.0 as u32)));
         }
         self.materials.iter().for_each(|material| material.add_surface(&self.particles, &mut surface));
@@ -532,7 +565,7 @@ impl Solver for SolidSolver {
     /// The fields of the materials; where two know the same field, a particle has the larger value.
     fn fields(&self) -> Vec<Field> {
         let mut fields: Vec<Field> = Vec::new();
-        for field in self.materials.iter().flat_map(|material| material.fields(&self.particles.position)) {
+        for field in self.materials.fields(&self.particles.position) {
             match fields.iter_mut().find(|known| known.name == field.name) {
                 Some(known) => merge(&mut known.values, &field.values),
                 None => fields.push(field),
@@ -541,20 +574,45 @@ impl Solver for SolidSolver {
         fields
     }
 
+    fn share(&mut self, ranks: &Ranks) -> Result<(), SolverError> {
+        let mut coarse = self.iteration.take_grids();
+        self.materials.share(ranks, &mut coarse);
+        let partition = self.materials.partition().clone();
+        let own = partition.own();
+        self.motion.share(ranks, &self.particles.id);
+        self.particles.reorder(&Vec::from_iter(own.start as u32..own.end as u32));
+        self.motion.follow(&self.particles.id);
+        for column in [&mut self.travel, &mut self.mean_travel] {
+            *column = column.get(own.clone()).unwrap_or_default().to_vec();
+        }
+        if !ranks.is_first() {
+            self.triangles = Vec::new();
+        }
+        self.expected = vec![DVec3::ZERO; own.len()];
+        self.iteration = ConjugateGradients::new(&partition, coarse);
+        self.reduced = Reduced::default();
+        self.positions_version += 1;
+        self.linearise();
+        Ok(())
+    }
+
     fn save(&self) -> Result<Vec<u8>, SolverError> {
         let Self { travel, mean_travel, particles, iteration, .. } = self;
         let columns = [travel, mean_travel, &particles.position, &particles.velocity, &iteration.solution];
         let mut writer = SnapshotWriter::new(SNAPSHOT_HEADER);
-        writer.integer(self.particles.len() as u64);
+        writer.integer(self.materials.partition().total() as u64);
         self.materials.iter().for_each(|material| writer.block(&material.save()));
-        columns.into_iter().for_each(|column| writer.vectors(column));
+        for column in columns {
+            writer.vectors(&self.ranks().gather(column.clone()).unwrap_or_default().concat());
+        }
         writer.numbers(self.motion.clock());
         Ok(writer.finish())
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), SolverError> {
         let mut reader = SnapshotReader::new(SNAPSHOT_HEADER, "the solid solver", snapshot)?;
-        reader.expect(self.particles.len(), "particles")?;
+        let partition = self.materials.partition().clone();
+        reader.expect(partition.total(), "particles")?;
         self.positions_version += 1;
         for material in self.materials.iter_mut() {
             let own = reader.block()?;
@@ -564,8 +622,11 @@ impl Solver for SolidSolver {
         }
         let Self { travel, mean_travel, particles, iteration, .. } = self;
         let Particles { position, velocity, .. } = particles;
-        for column in [travel, mean_travel, position, velocity, &mut iteration.solution] {
-            *column = reader.vectors(column.len() as u64)?;
+        let has_travel = self.integrator == Integrator::HhtAlpha;
+        let columns = [(travel, has_travel), (mean_travel, has_travel)];
+        let always = [position, velocity, &mut iteration.solution].map(|column| (column, true));
+        for (column, _) in columns.into_iter().chain(always).filter(|(_, is_kept)| *is_kept) {
+            *column = reader.vectors(partition.total() as u64)?[partition.own()].to_vec();
         }
         self.motion.set_clock(reader.array()?, &mut self.particles);
         reader.finish()?;

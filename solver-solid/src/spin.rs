@@ -3,6 +3,9 @@
 use std::ops::Range;
 
 use amalgam_particles::{DVec3, Particles};
+use amalgam_solver_kit::{ExactSum, Ranks};
+
+use crate::linear::partition::Partition;
 
 /// Part of its spin that a body may lose per second without a warning.
 const LOSS_MAX: f64 = 0.02;
@@ -38,16 +41,23 @@ impl SpinGuard {
     }
 
     /// Looks at the bodies at the start of a step of length `dt` [s], and warns if one spins too
-    /// fast for it.
-    pub(crate) fn look(&mut self, particles: &Particles, (step, dt): (u64, f64)) {
+    /// fast for it. Collective.
+    pub(crate) fn look(&mut self, partition: &Partition, particles: &Particles, (step, dt): (u64, f64)) {
         if self.has_warned || !step.is_multiple_of(INTERVAL) {
             return;
         }
-        let is_free = |body: &Range<usize>| !particles.immovable[body.clone()].contains(&true);
-        for (index, body) in self.bodies.iter().enumerate().filter(|(_, body)| is_free(body)) {
-            if let Some(warning) = warning(index, spin(particles, body.clone()), dt) {
+        let (own, ranks) = (partition.own(), partition.ranks());
+        for (index, body) in self.bodies.iter().enumerate() {
+            let row = |i: usize| i.clamp(own.start, own.end) - own.start;
+            let rows = row(body.start)..row(body.end);
+            if ranks.any(particles.immovable[rows.clone()].contains(&true)) {
+                continue;
+            }
+            if let Some(warning) = warning(index, spin(ranks, particles, rows), dt) {
                 self.has_warned = true;
-                tracing::warn!("{warning}");
+                if ranks.is_first() {
+                    tracing::warn!("{warning}");
+                }
                 return;
             }
         }
@@ -67,15 +77,21 @@ fn warning(index: usize, rate: f64, dt: f64) -> Option<String> {
     })
 }
 
-/// Angular momentum of a body about its middle, over its moment of inertia about that axis [rad/s].
-fn spin(particles: &Particles, body: Range<usize>) -> f64 {
+/// Angular momentum of a body about its middle, over its moment of inertia about that axis [rad/s]. `rows`
+/// are those of its particles that this rank has. Collective.
+fn spin(ranks: &Ranks, particles: &Particles, rows: Range<usize>) -> f64 {
     let (x, v, m) = (&particles.position, &particles.velocity, &particles.mass);
-    let mass: f64 = m[body.clone()].iter().sum();
-    let mean = |of: &[DVec3]| body.clone().map(|i| of[i] * m[i]).sum::<DVec3>() / mass;
+    let mass = ranks.exact_sum(&rows.clone().map(|i| m[i]).collect());
+    let vector_sum = |term: &dyn Fn(usize) -> DVec3| {
+        let sum = |axis: usize| rows.clone().map(|i| term(i)[axis]).collect::<ExactSum>();
+        DVec3::from_slice(&ranks.exact_sums(&[sum(0), sum(1), sum(2)]))
+    };
+    let mean = |of: &[DVec3]| vector_sum(&|i| of[i] * m[i]) / mass;
     let (middle, velocity) = (mean(x), mean(v));
-    let momentum: DVec3 = body.clone().map(|i| (x[i] - middle).cross(v[i] - velocity) * m[i]).sum();
+    let momentum = vector_sum(&|i| (x[i] - middle).cross(v[i] - velocity) * m[i]);
     let axis = momentum.normalize_or_zero();
-    let inertia: f64 = body.map(|i| (x[i] - middle).cross(axis).length_squared() * m[i]).sum();
+    let inertias = rows.clone().map(|i| (x[i] - middle).cross(axis).length_squared() * m[i]);
+    let inertia = ranks.exact_sum(&inertias.collect());
     if inertia > 0.0 { momentum.length() / inertia } else { 0.0 }
 }
 
@@ -96,7 +112,7 @@ mod tests {
             let id = ParticleId(1 + corner);
             particles.push(id, place + flight, rate.cross(place) + flight, 0.2, 0.1, false);
         }
-        assert!((spin(&particles, 1..9) - 3.0).abs() < 1e-12);
+        assert!((spin(&Ranks::alone(), &particles, 1..9) - 3.0).abs() < 1e-12);
     }
 
     #[test]

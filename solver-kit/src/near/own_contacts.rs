@@ -35,6 +35,8 @@ pub(crate) struct OwnContacts {
     touching: Vec<(u32, u32)>,
     /// Speed that each particle may have within the horizon [m/s].
     speed: Vec<f64>,
+    /// True if pairs may collide that were joined across ranks when the list was made.
+    is_outdated: bool,
 }
 
 /// A list covers gaps of up to this many times the reach of the fastest particle within the horizon, if that
@@ -59,6 +61,7 @@ impl OwnContacts {
             ghosts: Ghosts::default(),
             touching: Vec::new(),
             speed: Vec::new(),
+            is_outdated: false,
         };
         let fixed: Vec<usize> = (0..id.len()).filter(|&i| immovable[i]).collect();
         let spheres = Spheres {
@@ -84,11 +87,12 @@ impl OwnContacts {
         let particles = solver.particles();
         let velocity = &particles.velocity;
         let fastest = reduce::max(velocity.len(), 0.0, |i| velocity[i].length());
-        let mut largest = [fastest, f64::from(u8::from(self.listed.0 != particles.id))];
+        let is_outdated = self.is_outdated || self.listed.0 != particles.id;
+        let mut largest = [fastest, f64::from(u8::from(is_outdated))];
         self.ranks.max(&mut largest);
-        let [fastest, has_others] = largest;
+        let [fastest, outdated] = largest;
         let reach = 2.0 * horizon.reach(fastest + horizon.acceleration * horizon.time);
-        if has_others == 0.0 && self.still_holds(particles, reach) {
+        if outdated == 0.0 && self.still_holds(particles, reach) {
             self.ghosts.follow(&self.ranks, particles);
         } else {
             self.list(solver, reach);
@@ -121,8 +125,9 @@ impl OwnContacts {
     /// Lets pairs collide whose bonds broke, before their particles are stored in another order.
     pub(crate) fn allow(&mut self, broken: &[(ParticleId, ParticleId)], ids: &IdIndex) {
         for &(a, b) in broken {
-            if let (Some(i), Some(j)) = (ids.find(a), ids.find(b)) {
-                self.near.push((i.min(j), i.max(j)));
+            match (ids.find(a), ids.find(b)) {
+                (Some(i), Some(j)) => self.near.push((i.min(j), i.max(j))),
+                _ => self.is_outdated = true,
             }
         }
         if !broken.is_empty() {
@@ -173,10 +178,13 @@ impl OwnContacts {
         // Pairs of two ghosts are found by the ranks that own them.
         let found = self.finder.find(spheres, |i, j| match (i < own, j < own) {
             (true, true) => !solver.joined(i, j),
-            (one, other) => one || other,
+            (true, false) => !solver.joined_across(i, all.id(j)),
+            (false, true) => !solver.joined_across(j, all.id(i)),
+            (false, false) => false,
         });
         self.near.clear();
         self.near.extend_from_slice(found);
+        self.is_outdated = false;
         self.listed.0.clone_from(id);
         self.listed.1.clone_from(position);
     }

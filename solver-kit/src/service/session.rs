@@ -139,9 +139,10 @@ impl Session {
         }
         let has_bodies = table.bodies.is_some();
         table.particles.validate().map_err(|error| Refusal::Solver(SolverError(error.to_string())))?;
-        let near = NearParticles::new(&self.ranks, &*solver)?;
+        let mut near = NearParticles::new(&self.ranks, &*solver)?;
         if !self.ranks.is_alone() {
             solver.share(&self.ranks)?;
+            near.share(solver.particles());
         }
         let count = table.particles.len() as u64;
         self.run = Some(Run { has_bodies, ..Run::new((context, self.ranks.clone()), (solver, count), near) });

@@ -2,9 +2,11 @@
 
 use amalgam_particles::lanes::{Lanes, Sixteen};
 use amalgam_particles::{DMat3, DVec3};
+use bytemuck::{Pod, Zeroable};
 
 /// A symmetric 3x3 block [kg].
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
 pub(crate) struct Block {
     diagonal: DVec3,
     /// Entries yz, xz, xy.

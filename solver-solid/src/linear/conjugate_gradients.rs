@@ -1,18 +1,23 @@
 //! Conjugate gradients with a block-Jacobi preconditioner. Most iterations run in f32 (`rounded.rs`), and
 //! their preconditioner also corrects on coarse grids (`multilevel.rs`).
 //!
-//! Vectors have one value per particle. The members of a group are one unknown: every member has the
-//! unknown's value, and the **leader**, the first member, has the sum of the members' rows. The rows of the
-//! other members are zero. Held unknowns have a zero factor, so their direction stays zero and their rows add
-//! nothing to scalar products. One loop thus serves all particles, and no unknown is renumbered.
+//! Vectors have one value per particle. The members of a group are one unknown (`groups.rs`): every member
+//! has the unknown's value, and the leader has the sum of the members' rows. The rows of the other members
+//! are zero. Held unknowns have a zero factor, so their direction stays zero and their rows add nothing to
+//! scalar products. One loop thus serves all particles, and no unknown is renumbered.
+//!
+//! Each rank holds its own rows of the vectors (`partition.rs`). Scalar products are sums over all ranks, so
+//! all ranks take the same decisions.
 
-use amalgam_particles::{DVec3, GroupMap, NO_GROUP};
+use amalgam_particles::{DVec3, NO_GROUP};
+use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
 use super::multilevel::Multilevel;
+use super::partition::Partition;
 use super::product::ResidualBound;
 use super::rounded::RoundedIteration;
-use super::system::{Limits, System, sum_to_leaders};
+use super::system::{Limits, System};
 use super::vectors::Vector;
 use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 
@@ -50,7 +55,8 @@ pub(crate) struct ConjugateGradients {
 }
 
 /// State of a solve after its first residual.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
 struct Start {
     /// Squared norm of the exact residual.
     square: f64,
@@ -88,9 +94,9 @@ const BOUND_SAFETY: f64 = 4.0;
 const REFINEMENT_MAX: f64 = 0.25;
 
 impl ConjugateGradients {
-    /// Vectors for so many particles.
-    pub(crate) fn new(particles: usize, coarse: Multilevel) -> Self {
-        let zero = vec![DVec3::ZERO; particles];
+    /// Vectors for the rows of a rank.
+    pub(crate) fn new(partition: &Partition, coarse: Multilevel) -> Self {
+        let zero = vec![DVec3::ZERO; partition.own().len()];
         Self {
             solution: zero.clone(),
             right_hand_side: zero.clone(),
@@ -98,10 +104,15 @@ impl ConjugateGradients {
             preconditioned: zero.clone(),
             direction: zero.clone(),
             image: zero,
-            rounded: RoundedIteration::new(particles, coarse),
+            rounded: RoundedIteration::new(partition, coarse),
             partial: Vec::new(),
             partial_starts: Vec::new(),
         }
+    }
+
+    /// The grids of the preconditioner, which a new iteration may take over.
+    pub(crate) fn take_grids(&mut self) -> Multilevel {
+        self.rounded.take_grids()
     }
 
     /// Solves for [`Self::solution`]. The tolerance is relative to the norm of the right-hand side, or to the
@@ -162,7 +173,7 @@ impl ConjugateGradients {
             if reached.square.sqrt() + residual_bound <= target.sqrt() {
                 system.product.residual_bound.sum = residual_bound;
                 let (x, b, r) = (&self.solution, &self.right_hand_side, &self.residual);
-                system.product.assume(x, |i| b[i] - r[i] - x[i] * system.inertia[i], system.groups);
+                system.product.assume(x, |i| b[i] - r[i] - x[i] * system.inertia[i], system.groups.map());
                 return Ok(Solved { iterations, scale });
             }
             // After an overflow of f32, all iterations run in f64.
@@ -184,7 +195,7 @@ impl ConjugateGradients {
     ) -> Result<u32, f64> {
         let mut iterations = 0;
         self.direction.copy_from_slice(&self.preconditioned);
-        copy_from_leaders(system.groups, &mut self.direction);
+        system.groups.copy_from_leaders(&mut self.direction[..]);
         while square > goal && iterations < limit {
             let curvature = apply(system, &self.direction, &mut self.image, &mut self.partial);
             if !(curvature > 0.0 && curvature.is_finite()) {
@@ -214,22 +225,22 @@ impl ConjugateGradients {
                 })
             });
             let sums: Vec<[f64; 2]> = sums.collect();
+            let partition = system.operator.partition();
             let [curvature, projection] =
-                sums.iter().fold([0.0; 2], |[a, b], part| [a + part[0], b + part[1]]);
+                partition.fold(&sums, [0.0; 2], |[a, b], part| [a + part[0], b + part[1]]);
             if curvature > 0.0 { projection / curvature } else { 0.0 }
         } else {
             1.0
         };
         let groups = system.groups;
-        let others = |group: usize| groups.members(group).iter().skip(1).map(|&i| own[i as usize]).sum();
-        let others: Vec<DVec3> = (0..groups.len()).map(others).collect();
+        let others: Vec<DVec3> = groups.sums(1, |row| own[row]);
         let chunks = (
             self.residual.par_chunks_mut(CHUNK),
             self.solution.par_chunks_mut(CHUNK),
             self.preconditioned.par_chunks_mut(CHUNK),
             self.right_hand_side.par_chunks(CHUNK),
             own.par_chunks(CHUNK),
-            groups.group_of().par_chunks(CHUNK),
+            groups.map().group_of().par_chunks(CHUNK),
             system.inertia.par_chunks(CHUNK),
             system.factor.par_chunks(CHUNK),
         );
@@ -246,7 +257,7 @@ impl ConjugateGradients {
                     let mut image = x[i] * inertia[i] + own[i];
                     if group[i] != NO_GROUP {
                         // S^T: the sum of a group's members at its leader, zero at the others.
-                        let is_leader = groups.members(group[i] as usize)[0] as usize == chunk * CHUNK + i;
+                        let is_leader = groups.is_led_by(group[i] as usize, chunk * CHUNK + i);
                         image = if is_leader { image + others[group[i] as usize] } else { DVec3::ZERO };
                     }
                     let difference = b[i] - image - r[i];
@@ -266,7 +277,7 @@ impl ConjugateGradients {
         if is_guess {
             system.product.scale(multiple);
         }
-        self.partial_starts.iter().fold(Start::default(), Start::and)
+        system.operator.partition().fold(&self.partial_starts, Start::default(), Start::and)
     }
 
     /// Advances solution and residual by `length` along the direction; returns the new squared norm of the
@@ -297,7 +308,7 @@ impl ConjugateGradients {
                 square
             })
             .collect_into_vec(&mut self.partial);
-        self.partial.iter().sum()
+        system.operator.partition().sum(&self.partial)
     }
 
     /// Sets the next direction `p = z + beta p`, conjugate to the last one.
@@ -308,7 +319,7 @@ impl ConjugateGradients {
                 *p = *z + *p * beta;
             }
         });
-        copy_from_leaders(system.groups, &mut self.direction);
+        system.groups.copy_from_leaders(&mut self.direction[..]);
     }
 }
 
@@ -331,26 +342,17 @@ fn apply(system: &mut System<'_>, u: &[DVec3], image: &mut [DVec3], partial: &mu
         })
         .collect_into_vec(partial);
     // All members of a group have one u, so u times the sum of their rows is the sum computed above.
-    sum_to_leaders(system.groups, image);
-    partial.iter().sum()
-}
-
-/// Applies S: every member of a group gets the leader's value.
-pub(crate) fn copy_from_leaders(groups: &GroupMap, values: &mut [DVec3]) {
-    for group in 0..groups.len() {
-        if let [leader, others @ ..] = groups.members(group) {
-            for &i in others {
-                values[i as usize] = values[*leader as usize];
-            }
-        }
-    }
+    system.groups.sum_to_leaders(image);
+    system.operator.partition().sum(partial)
 }
 
 #[cfg(test)]
 mod tests {
+    use amalgam_particles::GroupMap;
     use amalgam_particles::random::uniform_f64;
 
     use super::super::block::Factor;
+    use super::super::groups::Groups;
     use super::super::product::Product;
     use super::*;
     use crate::linear::block::Block;
@@ -381,10 +383,11 @@ mod tests {
             Factor::new(particles.mass[i], &block)
         };
         let factor: Vec<Factor> = (0..count).map(factor).collect();
-        let groups = GroupMap::none(count);
+        let groups = Groups::alone(&GroupMap::none(count));
         let norm = |r: &[DVec3]| r.iter().zip(&factor).map(|(r, f)| r.dot(f.solve(*r))).sum::<f64>().sqrt();
         for tolerance in [1e-5, 1e-6, 1e-9, 1e-12] {
-            let mut iteration = ConjugateGradients::new(count, Multilevel::new(&position, &bonds.regions()));
+            let coarse = Multilevel::new(&position, &bonds.regions());
+            let mut iteration = ConjugateGradients::new(&Partition::alone(count), coarse);
             let mut product = Product::default();
             let mut shortcuts = 0;
             for repetition in 0..8u64 {

@@ -16,14 +16,21 @@
 //! over all directions is 1/3. For any positive definite blocks, z is a symmetric positive definite function
 //! of r: broken bonds, groups and held particles change the number of iterations, never the answer. Cells are
 //! laid out once, in the undeformed body.
+//!
+//! On ranks, the sum over a cell of the finest grid is formed by the rank that has the cell's first particle,
+//! which reads the other particles as ghosts. Then all ranks know all sums, and each computes all grids. A
+//! grid has far fewer cells than the body has particles: one in some 40.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{self, LANES, Lanes, Sixteen, Task};
+use bytemuck::Pod;
 use rayon::prelude::*;
 
 use super::block::{Block, Factor};
+use super::partition::Partition;
 
 /// Points or cells per task.
 const CHUNK: usize = 1024;
@@ -46,6 +53,9 @@ pub(crate) struct Multilevel {
     levels: Vec<Level>,
     /// Number of levels in use.
     active: usize,
+    /// The cells of the finest grid whose sums this rank forms, if there are several ranks.
+    own: Option<Vec<u32>>,
+    partition: Arc<Partition>,
 }
 
 /// A grid, and the places of points in it. The points are particles, or the nodes of the next finer grid.
@@ -111,10 +121,74 @@ impl Multilevel {
             }
             places = nodes.into_iter().map(|(region, node)| Some((region, 0.5 * node.as_dvec3()))).collect();
         }
-        Self { active: 0, levels }
+        Self { levels, ..Self::default() }
     }
 
-    /// Computes the grids' blocks from the particles'. Each row of `diagonal` is a particle's inertia [kg],
+    /// The cells whose first particle is among these rows.
+    fn cells_of(&self, rows: &Range<usize>) -> Vec<u32> {
+        let Some(Level { corners, order, start, .. }) = self.levels.first() else { return Vec::new() };
+        let is_own = |&cell: &u32| rows.contains(&(order[start[cell as usize] as usize] as usize));
+        (0..corners.len() as u32).filter(is_own).collect()
+    }
+
+    /// Marks the slices of sixteen particles whose values the sums of these rows' cells read. Asked before
+    /// [`Self::share`].
+    pub(crate) fn mark_read(&self, rows: Range<usize>, read: &mut [bool]) {
+        for cell in self.cells_of(&rows) {
+            let Level { order, start, .. } = &self.levels[0];
+            let points = start[cell as usize] as usize..start[cell as usize + 1] as usize;
+            order[points].iter().for_each(|&i| read[i as usize / LANES] = true);
+        }
+    }
+
+    /// Keeps the part of this rank: particles are places from here on where sums read them, and rows where
+    /// they read the grids.
+    pub(crate) fn share(&mut self, partition: &Arc<Partition>) {
+        let own = self.cells_of(&partition.own());
+        self.partition = partition.clone();
+        let Some(Level { cell, place, order, .. }) = self.levels.first_mut() else { return };
+        (*cell, *place) = (cell[partition.own()].to_vec(), place[partition.own()].to_vec());
+        // Particles of other ranks' cells are not read.
+        order.iter_mut().for_each(|i| *i = partition.place(*i as usize).unwrap_or(u32::MAX));
+        self.own = Some(own);
+    }
+
+    /// Brings values by row into the order of places, for sums over the finest grid's cells. Collective.
+    fn by_place<T: Pod>(&self, value: impl Fn(usize) -> T + Sync) -> Vec<T> {
+        let mut all = vec![T::zeroed(); self.partition.places()];
+        let (first, own) = (self.partition.first_place(), self.partition.own().len());
+        all[first..first + own].iter_mut().enumerate().for_each(|(row, all)| *all = value(row));
+        self.partition.ask(value).for_each(|(place, value)| all[place] = value);
+        all
+    }
+
+    /// The sums at the corners of the finest grid's cells, of values by row. Collective.
+    fn restrict_finest<const K: usize, const SLOPES: bool>(
+        &self,
+        value: impl Fn(usize) -> [f32; K] + Sync,
+        parts: &mut Vec<Parts<K>>,
+    ) where
+        Parts<K>: Pod,
+        [f32; K]: Pod,
+    {
+        let level = &self.levels[0];
+        let Some(own) = &self.own else {
+            level.restrict::<K, SLOPES>(value, parts);
+            return;
+        };
+        let values = self.by_place(value);
+        let value = |place: usize| values[place];
+        let sum = |&cell: &u32| {
+            let mut parts = [[[0.0; 8]; K]];
+            let (first, value, parts_of) = (cell as usize, &value, &mut parts);
+            lanes::run(Restriction::<_, K, SLOPES> { level, first, value, parts: parts_of });
+            (cell as usize, parts[0])
+        };
+        let sums: Vec<(usize, Parts<K>)> = own.par_iter().with_min_len(CELLS).map(sum).collect();
+        *parts = self.partition.ranks().shared(level.corners.len() + 1, sums);
+    }
+
+    /// Computes the grids' blocks from the particles'. Collective. Each row of `diagonal` is a particle's inertia [kg],
     /// the entries xx, yy, zz, yz, xz, xy of its block with the inertia [kg], and padding; it is all 0 for a
     /// held particle.
     pub(crate) fn prepare(&mut self, diagonal: &[[f32; 8]]) {
@@ -122,12 +196,18 @@ impl Multilevel {
         let mut finer: Vec<[f32; 8]> = Vec::new();
         let mut part = 1.0 / (6.0 * EDGE * EDGE);
         let mut parts = Vec::new();
-        for level in &mut self.levels {
-            let points = if self.active == 0 { diagonal } else { &finer };
-            level.restrict::<8, true>(|i| points[i], &mut parts);
-            let slopes = level.nodes(&parts);
-            level.restrict::<8, false>(|i| points[i], &mut parts);
-            let nodes = level.nodes(&parts);
+        for l in 0..self.levels.len() {
+            let mut restricted = |slopes: bool| {
+                match (l, slopes) {
+                    (0, true) => self.restrict_finest::<8, true>(|i| diagonal[i], &mut parts),
+                    (0, false) => self.restrict_finest::<8, false>(|i| diagonal[i], &mut parts),
+                    (_, true) => self.levels[l].restrict::<8, true>(|i| finer[i], &mut parts),
+                    (_, false) => self.levels[l].restrict::<8, false>(|i| finer[i], &mut parts),
+                }
+                self.levels[l].nodes(&parts)
+            };
+            let (slopes, nodes) = (restricted(true), restricted(false));
+            let level = &mut self.levels[l];
             let (mut inertia, mut stiffness) = (0.0, 0.0);
             level.factor.clear();
             level.factor.extend(nodes.iter().zip(&slopes).map(|(node, slopes)| {
@@ -153,17 +233,18 @@ impl Multilevel {
     }
 
     /// Computes the coarse part of z for the residual r, and returns its product with r. The residual of a
-    /// held particle must be zero.
+    /// held particle must be zero. Collective.
     pub(crate) fn correct(&mut self, residual: impl Fn(usize) -> [f32; 3] + Sync) -> f64 {
         let mut product = 0.0;
         for l in 0..self.active {
-            let (finer, level) = self.levels.split_at_mut(l);
-            let level = &mut level[0];
-            let mut parts = std::mem::take(&mut level.parts);
-            match finer.last() {
-                None => level.restrict::<3, false>(&residual, &mut parts),
-                Some(finer) => level.restrict::<3, false>(|i| finer.residual[i], &mut parts),
+            let mut parts = std::mem::take(&mut self.levels[l].parts);
+            if l == 0 {
+                self.restrict_finest::<3, false>(&residual, &mut parts);
+            } else {
+                let finer = &self.levels[l - 1];
+                self.levels[l].restrict::<3, false>(|i| finer.residual[i], &mut parts);
             }
+            let level = &mut self.levels[l];
             level.parts = parts;
             product += level.solve();
         }
@@ -321,7 +402,7 @@ impl Level {
         });
     }
 
-    /// Number of points.
+    /// Number of points, of this rank on the finest grid.
     pub(crate) fn points(&self) -> usize {
         self.cell.len()
     }

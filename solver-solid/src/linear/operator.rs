@@ -1,9 +1,12 @@
 //! Operator of a linear system: a linearised force, as a matrix that is never assembled.
 
+use std::sync::Arc;
+
 use amalgam_particles::DVec3;
 
 use super::block::Block;
 use super::multilevel::Region;
+use super::partition::Partition;
 use super::vectors::{Columns, Slice, Vector};
 
 /// The version of an operator's matrix `dt` C + `square` K: matrices of equal versions are equal. Whatever
@@ -26,14 +29,19 @@ pub(crate) trait Operator: Send + Sync {
     /// Version of the matrix, which [`Self::prepare`] and each linearisation change.
     fn version(&self) -> OperatorVersion;
 
-    /// Force [N] on particle `i`, at the positions linearised at.
+    /// The rows that this rank has of the system. Rows below are its own, and places are as in
+    /// `partition.rs`.
+    fn partition(&self) -> &Arc<Partition>;
+
+    /// Force [N] on the particle of row `i`, at the positions linearised at.
     fn force(&self, i: usize) -> DVec3;
 
     /// Makes the matrix `dt` C + `square` K, for factors `dt` [s] and `square` [s^2] as
     /// [`crate::section::Integrator::factors`] returns them. `square` is 0 where only the damping is needed.
     fn prepare(&mut self, dt: f64, square: f64);
 
-    /// Visits the particles whose rows have a block for particle `i`, by index; one may come twice.
+    /// Visits the particles whose rows have a block for the particle at place `i`, by place; one may come
+    /// twice. Of the neighbours of a ghost only own particles are visited for certain.
     fn visit_neighbours(&self, i: usize, visit: &mut dyn FnMut(u32));
 
     /// Particles for which the coarse grids of the preconditioner pay, as they are laid out.
@@ -41,17 +49,19 @@ pub(crate) trait Operator: Send + Sync {
         Vec::new()
     }
 
-    /// Adds the diagonal 3x3 block of particle `i` to `block` [kg], without the springs to neighbours that
-    /// are `internal` to its group.
+    /// Adds the diagonal 3x3 block of row `i` to `block` [kg], without the springs to neighbours that are
+    /// `internal` to its group, by place.
     fn add_diagonal(&self, i: usize, internal: Option<&dyn Fn(u32) -> bool>, block: &mut Block);
 
     /// Takes the vector that [`Self::add_rows`] or [`Self::add_rounded`] multiplies next, and does the part
     /// of the product that cannot be computed row by row. With an exact vector and `wanted`, only the
-    /// slices of sixteen rows that `wanted` marks need to be right.
+    /// slices of sixteen rows that `wanted` marks need to be right. An exact vector has a value per row at
+    /// [`crate::materials::Materials`], which bring it to places, and a value per place at a material. A
+    /// rounded one has a value per place. Collective.
     fn set_operand(&mut self, u: Vector<'_>, wanted: Option<&[bool]>);
 
     /// Adds rows of the matrix times `u` to `image` [kg m/s], from the row `first` on, a multiple of
-    /// sixteen. `u` is the vector of the last [`Self::set_operand`].
+    /// sixteen. `u` is the vector of the last [`Self::set_operand`], by row.
     fn add_rows(&self, first: usize, u: &[DVec3], image: &mut [DVec3]);
 
     /// Adds rows of the rounded matrix times `u` to `image`, from the slice `first` on. The rounded matrix is

@@ -65,7 +65,7 @@ impl Product {
             self.stale.clear();
             self.stale.resize(u.len().div_ceil(LANES), true);
         }
-        if self.stale.contains(&true) {
+        if operator.partition().ranks().any(self.stale.contains(&true)) {
             let Self { image, stale, .. } = self;
             operator.set_operand(Vector::Exact(u), Some(stale));
             let operator = &*operator;
@@ -113,14 +113,26 @@ impl Product {
             })
         });
         let changed: Vec<u32> = changed.collect();
-        if changed.len() > u.len() / CHANGED_MAX {
+        let partition = operator.partition();
+        let mut count = [changed.len() as i64];
+        partition.ranks().sum(&mut count);
+        if count[0] as usize > partition.total() / CHANGED_MAX {
             stale.fill(true);
             residual_bound.sum = 0.0;
             return;
         }
-        for i in changed {
-            stale[i as usize / LANES] = true;
-            operator.visit_neighbours(i as usize, &mut |j| stale[j as usize / LANES] = true);
+        let mut places: Vec<usize> = changed.iter().map(|&i| partition.first_place() + i as usize).collect();
+        let has_changed = |row: usize| u8::from(changed.binary_search(&(row as u32)).is_ok());
+        places
+            .extend(partition.ask(has_changed).filter(|&(_, changed)| changed != 0).map(|(place, _)| place));
+        for place in places {
+            let mut mark = |place: u32| {
+                if let Some(row) = partition.row(place) {
+                    stale[row / LANES] = true;
+                }
+            };
+            mark(place as u32);
+            operator.visit_neighbours(place, &mut mark);
         }
     }
 }

@@ -1,14 +1,17 @@
 //! The reduced system of a stage. Its unknowns are velocity changes: one of each group and one of each free
 //! particle (`docs/theory/coupling.md`, "Integrating a meta-particle inside a participant").
 
-use amalgam_particles::{DMat3, DVec3, GroupMap, NO_GROUP, Particles};
-use amalgam_solver_kit::{Request, SolverError};
+use amalgam_particles::{DMat3, DVec3, NO_GROUP, Particles};
+use amalgam_solver_kit::{Ranks, Request, SolverError, agreed};
+use bytemuck::Pod;
 use rayon::prelude::*;
 
 use super::block::{Block, Factor};
+use super::groups::Groups;
 use super::operator::{Operator, OperatorVersion};
+use super::partition::Partition;
 use super::product::Product;
-use super::system::{System, sum_to_leaders};
+use super::system::System;
 use super::vectors::Vector;
 use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 
@@ -17,8 +20,8 @@ use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 pub(crate) struct Reduced {
     /// Velocity at the start of the step [m/s], S v_reduced: members have their group's velocity.
     pub(crate) velocity: Vec<DVec3>,
-    /// Slope of the momentum given to each group [kg].
-    pub(crate) slope: Vec<DMat3>,
+    /// Slope of the momentum given to each group that this rank leads [kg].
+    slope: Vec<DMat3>,
     /// The operator that the factors were computed from; `None` before the first system.
     operator: Option<OperatorVersion>,
     /// Number of systems set so far.
@@ -26,7 +29,7 @@ pub(crate) struct Reduced {
     inertia: Vec<f64>,
     factor: Vec<Factor>,
     /// The groups that are unknowns, with their inertias and velocities.
-    groups: GroupMap,
+    groups: Groups,
     group_inertia: Vec<f64>,
     group_velocity: Vec<DVec3>,
     /// (h C + h^2 K) times the velocities.
@@ -37,8 +40,8 @@ pub(crate) struct Reduced {
     imposed: Vec<DVec3>,
     /// h C times the velocities of travel, with HHT-alpha.
     damped: Product,
-    /// S^T (h F + h^2 dF/dx v) of each group: its right-hand side without J_ext, the impulse of other
-    /// participants [kg m/s].
+    /// S^T (h F + h^2 dF/dx v) of each group that this rank leads: its right-hand side without J_ext, the
+    /// impulse of other participants [kg m/s].
     load: Vec<DVec3>,
 }
 
@@ -59,15 +62,16 @@ impl Outside<'_> {
 
 impl Reduced {
     /// True if unknowns and load are those of this stage. The stage is then a repetition of the last one:
-    /// only J_ext differs.
+    /// only J_ext differs. Collective.
     pub(crate) fn is_set_for(&self, operator: &dyn Operator, request: &Request<'_>) -> bool {
-        self.operator == Some(operator.version())
-            && self.groups == *request.groups
+        let is_set = self.operator == Some(operator.version())
+            && self.groups.map() == request.groups
             && self.group_inertia == request.inertia
-            && self.group_velocity == request.velocity
+            && self.group_velocity == request.velocity;
+        !operator.partition().ranks().any(!is_set)
     }
 
-    /// Sets the unknowns of a stage.
+    /// Sets the unknowns of a stage. Collective.
     ///
     /// # Errors
     /// A group that holds an immovable particle and yet has a finite inertia.
@@ -78,10 +82,12 @@ impl Reduced {
         request: &Request<'_>,
     ) -> Result<(), SolverError> {
         self.number += 1;
+        let partition = operator.partition();
+        agreed(partition.ranks(), check_held(particles, request))?;
         if self.operator == Some(operator.version()) {
             // Only members of the last stage's groups differ from free particles.
             let Self { velocity, inertia, factor, groups, .. } = self;
-            for &i in groups.all_members() {
+            for &i in groups.map().all_members() {
                 let i = i as usize;
                 (velocity[i], inertia[i]) = (particles.velocity[i], particles.mass[i]);
                 factor[i] = free_factor(particles, operator, i);
@@ -89,16 +95,12 @@ impl Reduced {
         } else {
             self.set_free(particles, operator);
         }
-        self.groups.clone_from(request.groups);
+        self.groups.set(partition, request.groups, &request.members);
         self.group_inertia.clear();
         self.group_inertia.extend_from_slice(request.inertia);
         self.group_velocity.clear();
         self.group_velocity.extend_from_slice(request.velocity);
-        self.slope.clear();
-        for group in 0..request.groups.len() {
-            let slope = self.set_group(group, particles, operator, request)?;
-            self.slope.push(slope);
-        }
+        self.set_groups(operator, request);
         Ok(())
     }
 
@@ -116,39 +118,51 @@ impl Reduced {
         });
     }
 
-    /// Makes the members of a group one unknown; returns its slope.
-    fn set_group(
-        &mut self,
-        group: usize,
-        particles: &Particles,
-        operator: &dyn Operator,
-        request: &Request<'_>,
-    ) -> Result<DMat3, SolverError> {
-        let (members, inertia) = (request.groups.members(group), request.inertia[group]);
-        let group_of = request.groups.group_of();
-        let internal = |neighbour: u32| group_of[neighbour as usize] == group as u32;
-        let mut block = Block::default();
-        for &member in members {
-            let member = member as usize;
-            if particles.immovable[member] && inertia.is_finite() {
-                return Err(SolverError(format!(
-                    "particle {} is immovable, but its group came with the finite inertia {inertia} kg",
-                    particles.id[member]
-                )));
+    /// Makes the members of each group one unknown.
+    fn set_groups(&mut self, operator: &dyn Operator, request: &Request<'_>) {
+        let Self { velocity, inertia, factor, groups, slope, .. } = self;
+        for group in 0..request.groups.len() {
+            for member in groups.map().members(group).iter().map(|&i| i as usize) {
+                velocity[member] = request.velocity[group];
+                inertia[member] = 0.0;
+                factor[member] = Factor::default();
             }
-            self.velocity[member] = request.velocity[group];
-            self.inertia[member] = 0.0;
-            self.factor[member] = Factor::default();
-            operator.add_diagonal(member, Some(&internal), &mut block);
         }
-        match members.first() {
-            Some(&leader) if inertia.is_finite() => {
-                self.inertia[leader as usize] = inertia;
-                self.factor[leader as usize] = Factor::new(inertia, &block);
-                Ok(block.matrix())
-            }
-            _ => Ok(DMat3::ZERO),
+        let blocks = groups.built(|group, member, block: &mut Block| {
+            let internal = |neighbour: u32| groups.is_member(group, neighbour);
+            operator.add_diagonal(member, Some(&internal), block);
+        });
+        slope.clear();
+        slope.resize(blocks.len(), DMat3::ZERO);
+        for (group, leader) in groups.led().filter(|&(group, _)| request.inertia[group].is_finite()) {
+            inertia[leader] = request.inertia[group];
+            factor[leader] = Factor::new(request.inertia[group], &blocks[group]);
+            slope[group] = blocks[group].matrix();
         }
+    }
+
+    /// Values of all groups at the first rank, each from the rank that leads the group; nothing at others.
+    /// Collective.
+    fn of_groups<T: Pod>(&self, ranks: &Ranks, value: impl Fn(usize, usize) -> T) -> Vec<T> {
+        let (led, own): (Vec<u32>, Vec<T>) =
+            self.groups.led().map(|(group, leader)| (group as u32, value(group, leader))).unzip();
+        let gathered = ranks.gather(led).zip(ranks.gather(own));
+        let Some((groups, values)) = gathered else { return Vec::new() };
+        let mut all = vec![T::zeroed(); self.groups.map().len()];
+        for (group, value) in groups.into_iter().flatten().zip(values.into_iter().flatten()) {
+            all[group as usize] = value;
+        }
+        all
+    }
+
+    /// The slope of the momentum given to each group [kg], at the first rank. Collective.
+    pub(crate) fn slopes(&self, ranks: &Ranks) -> Vec<DMat3> {
+        self.of_groups(ranks, |group, _| self.slope[group])
+    }
+
+    /// The value that the leader of each group has in a vector, at the first rank. Collective.
+    pub(crate) fn at_leaders(&self, ranks: &Ranks, values: &[DVec3]) -> Vec<DVec3> {
+        self.of_groups(ranks, |_, leader| values[leader])
     }
 
     /// Finds S^T (h F + h^2 dF/dx v), summed at leaders: the right-hand side without the impulses of others.
@@ -166,7 +180,7 @@ impl Reduced {
         rows.for_each(|(i, (sum, product))| {
             *sum = free_impulse(particles, operator, outside, dt, i) - *product;
         });
-        self.sum_load(request, sum);
+        self.sum_load(sum);
     }
 
     /// Finds the right-hand side of HHT-alpha without the impulses of others,
@@ -175,7 +189,6 @@ impl Reduced {
     pub(crate) fn find_hht_load(
         &mut self,
         (particles, operator, outside): (&Particles, &mut dyn Operator, Outside<'_>),
-        request: &Request<'_>,
         (travel, (kick, square)): (&[DVec3], (f64, f64)),
         sum: &mut [DVec3],
     ) {
@@ -192,23 +205,24 @@ impl Reduced {
         rows.with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, (sum, (product, damped)))| {
             *sum = free_impulse(particles, operator, outside, kick, i) - *product - *damped;
         });
-        self.sum_load(request, sum);
+        self.sum_load(sum);
     }
 
     /// Applies S^T to a load, and keeps the groups' loads for repetitions.
-    fn sum_load(&mut self, request: &Request<'_>, sum: &mut [DVec3]) {
-        sum_to_leaders(request.groups, sum);
-        let leaders = (0..request.groups.len()).map(|group| request.groups.members(group).first());
-        self.load.clear();
-        self.load.extend(leaders.map(|leader| leader.map_or(DVec3::ZERO, |&leader| sum[leader as usize])));
+    fn sum_load(&mut self, sum: &mut [DVec3]) {
+        let Self { groups, load, .. } = self;
+        groups.sum_to_leaders(sum);
+        load.clear();
+        load.resize(groups.map().len(), DVec3::ZERO);
+        groups.led().for_each(|(group, leader)| load[group] = sum[leader]);
     }
 
     /// Largest squared norm that rounding alone can give a residual: the squared norm of the unknowns'
     /// momenta times the square of the machine epsilon.
     ///
     /// In free flight the right-hand side is zero except for rounding, so a tolerance relative to the
-    /// right-hand side can never be met. The rounding errors are relative to the momenta instead.
-    pub(crate) fn rounding(&self) -> f64 {
+    /// right-hand side can never be met. The rounding errors are relative to the momenta instead. Collective.
+    pub(crate) fn rounding(&self, partition: &Partition) -> f64 {
         let unknowns = self.velocity.par_chunks(CHUNK).zip(self.inertia.par_chunks(CHUNK));
         let unknowns = unknowns.zip(self.factor.par_chunks(CHUNK)).with_min_len(CHUNKS_PER_TASK);
         let squares = unknowns.map(|((velocity, inertia), factor)| {
@@ -216,17 +230,15 @@ impl Reduced {
             rows.fold(0.0, |sum, ((v, m), factor)| sum + (*v * *m).dot(factor.solve(*v * *m)))
         });
         let squares: Vec<f64> = squares.collect();
-        let square = f64::EPSILON * f64::EPSILON * squares.iter().sum::<f64>();
+        let square = f64::EPSILON * f64::EPSILON * partition.sum(&squares);
         // Below the least normal number squares lose their digits.
         square.max(f64::MIN_POSITIVE)
     }
 
     /// Sets `sum` at leaders to the load of [`Self::find_load`] plus J_ext.
     pub(crate) fn set_impulses(&self, request: &Request<'_>, sum: &mut [DVec3]) {
-        for (group, (load, impulse)) in self.load.iter().zip(request.impulse).enumerate() {
-            if let Some(&leader) = request.groups.members(group).first() {
-                sum[leader as usize] = *load + *impulse;
-            }
+        for (group, leader) in self.groups.led() {
+            sum[leader] = self.load[group] + request.impulse[group];
         }
     }
 
@@ -241,11 +253,9 @@ impl Reduced {
         sum: &mut [DVec3],
     ) {
         impulses(particles, operator, outside, (request.dt, velocity), sum);
-        sum_to_leaders(request.groups, sum);
-        for (group, &impulse) in request.impulse.iter().enumerate() {
-            if let Some(&leader) = request.groups.members(group).first() {
-                sum[leader as usize] += impulse;
-            }
+        self.groups.sum_to_leaders(sum);
+        for (group, leader) in self.groups.led() {
+            sum[leader] += request.impulse[group];
         }
         sum.iter_mut().zip(change.iter().zip(&self.inertia)).for_each(|(sum, (dv, m))| *sum -= *dv * *m);
     }
@@ -268,32 +278,40 @@ impl Reduced {
                 *change = expected[i] - self.velocity[i];
             }
         });
+        let masses = self.groups.sums(0, |i| particles.mass[i]);
+        let momenta = self.groups.sums(0, |i| expected[i] * particles.mass[i]);
         for group in (0..request.groups.len()).filter(|&group| request.inertia[group].is_finite()) {
-            let members = request.groups.members(group);
-            let mass: f64 = members.iter().map(|&i| particles.mass[i as usize]).sum();
-            let momentum: DVec3 =
-                members.iter().map(|&i| expected[i as usize] * particles.mass[i as usize]).sum();
-            for &i in members {
-                change[i as usize] = momentum / mass - request.velocity[group];
+            for &i in request.groups.members(group) {
+                change[i as usize] = momenta[group] / masses[group] - request.velocity[group];
             }
         }
     }
 
     /// The system, for the iteration.
-    pub(crate) fn system<'a>(
-        &'a mut self,
-        operator: &'a mut dyn Operator,
-        request: &Request<'a>,
-    ) -> System<'a> {
+    pub(crate) fn system<'a>(&'a mut self, operator: &'a mut dyn Operator) -> System<'a> {
         System {
             operator,
-            groups: request.groups,
+            groups: &self.groups,
             number: self.number,
             inertia: &self.inertia,
             factor: &self.factor,
             product: &mut self.change,
         }
     }
+}
+
+/// Refuses a finite inertia for a group with an immovable particle.
+fn check_held(particles: &Particles, request: &Request<'_>) -> Result<(), SolverError> {
+    for (group, inertia) in request.inertia.iter().enumerate().filter(|(_, inertia)| inertia.is_finite()) {
+        let mut members = request.groups.members(group).iter().map(|&i| i as usize);
+        if let Some(member) = members.find(|&i| particles.immovable[i]) {
+            return Err(SolverError(format!(
+                "particle {} is immovable, but its group came with the finite inertia {inertia} kg",
+                particles.id[member]
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Factor of the diagonal block of a particle without a group; zero if the particle is immovable.

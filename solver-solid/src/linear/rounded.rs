@@ -13,6 +13,7 @@ use super::block::{Factor, RoundedFactor};
 use super::fixed::operand_scale;
 use super::multilevel::{Level, Multilevel};
 use super::operator::OperatorVersion;
+use super::partition::Partition;
 use super::system::System;
 use super::vectors::{Columns, Slice, Vector, sixteen, window_mut};
 use crate::chunks::CHUNK;
@@ -32,7 +33,9 @@ pub(crate) struct RoundedIteration {
     residual: Vec<Slice>,
     preconditioned: Vec<Slice>,
     image: Vec<Slice>,
+    /// A value per place, of which the first row's is at `first`.
     direction: Columns,
+    first: usize,
     /// 1 for a particle with an unknown of its own and for the leader of a group, 0 for held particles and
     /// other members.
     free: Vec<Sixteen>,
@@ -59,8 +62,9 @@ pub(crate) struct Reached {
 }
 
 impl RoundedIteration {
-    /// Vectors for so many particles.
-    pub(crate) fn new(particles: usize, coarse: Multilevel) -> Self {
+    /// Vectors for the rows of a rank.
+    pub(crate) fn new(partition: &Partition, coarse: Multilevel) -> Self {
+        let particles = partition.own().len();
         let slices = particles.div_ceil(LANES);
         let zero = vec![Slice::default(); slices];
         Self {
@@ -70,7 +74,8 @@ impl RoundedIteration {
             residual: zero.clone(),
             preconditioned: zero.clone(),
             image: zero,
-            direction: Columns::new(particles),
+            direction: Columns::new(partition.places()),
+            first: partition.first_place(),
             free: vec![[0.0; LANES]; slices],
             diagonal: vec![[0.0; 8]; particles],
             coarse,
@@ -79,6 +84,11 @@ impl RoundedIteration {
             members: Vec::new(),
             partial: Vec::new(),
         }
+    }
+
+    /// The grids of the preconditioner.
+    pub(crate) fn take_grids(&mut self) -> Multilevel {
+        std::mem::take(&mut self.coarse)
     }
 
     /// Iterates from `residual` until its squared norm is at most `goal`, at most `limit` times. Adds the
@@ -104,7 +114,7 @@ impl RoundedIteration {
                 break;
             }
             reached.energy += f64::from(length) * product;
-            let square = self.advance(length);
+            let square = self.advance(system, length);
             product = self.update_direction(system, square, Some(product));
             reached = Reached { iterations: reached.iterations + 1, square, ..reached };
         }
@@ -131,7 +141,7 @@ impl RoundedIteration {
     /// to zero. Returns the squared norm of the residual.
     fn load(&mut self, system: &System<'_>, residual: &[DVec3], scale: f64) -> f64 {
         self.load_system(system);
-        let [x, y, z] = self.direction.axes.each_mut().map(|axis| axis.par_chunks_mut(CHUNK));
+        let [x, y, z] = own_chunks(&mut self.direction, self.first, self.residual.len());
         let chunks = (
             self.residual.par_chunks_mut(SLICES),
             residual.par_chunks(CHUNK),
@@ -157,7 +167,7 @@ impl RoundedIteration {
                 lanes::run(Precondition { factor, residual: rounded, preconditioned })
             })
             .collect_into_vec(&mut self.partial);
-        self.partial.iter().sum()
+        system.operator.partition().sum(&self.partial)
     }
 
     /// Rounds inertia and factors, of which two systems with one operator differ only at group members.
@@ -166,7 +176,7 @@ impl RoundedIteration {
         if self.system.replace(system.number) == Some(system.number) && is_known {
             return;
         }
-        let members = system.groups.all_members();
+        let members = system.groups.map().all_members();
         if is_known {
             for i in std::mem::take(&mut self.members).iter().chain(members).map(|&i| i as usize) {
                 let (slice, lane) = (i / LANES, i % LANES);
@@ -202,37 +212,28 @@ impl RoundedIteration {
 
     /// Multiplies the system's matrix A with the direction p; returns p·A p.
     fn apply(&mut self, system: &mut System<'_>) -> f64 {
+        system.operator.partition().bring_ghosts(&mut self.direction);
         system.operator.set_operand(Vector::Rounded(&self.direction), None);
-        let (operator, direction) = (&*system.operator, &self.direction);
+        let (operator, direction, shift) = (&*system.operator, &self.direction, self.first / LANES);
         let chunks = self.image.par_chunks_mut(SLICES).zip(self.inertia.par_chunks(SLICES)).enumerate();
         chunks
             .with_min_len(CHUNKS_PER_TASK)
             .map(|(chunk, (image, inertia))| {
                 let first = chunk * SLICES;
-                lanes::run(Inertial { first, inertia, direction, image });
+                let at = shift + first;
+                lanes::run(Inertial { at, inertia, direction, image });
                 operator.add_rounded(first, direction, image);
-                lanes::run(RoundedProduct { first, direction, image })
+                lanes::run(RoundedProduct { at, direction, image })
             })
             .collect_into_vec(&mut self.partial);
-        // S^T: the sum of a group's members at its leader, zero at the others.
-        for group in 0..system.groups.len() {
-            if let [leader, others @ ..] = system.groups.members(group) {
-                for axis in 0..3 {
-                    let mut sum = 0.0;
-                    for &i in others {
-                        sum += std::mem::take(&mut self.image[i as usize / LANES][axis][i as usize % LANES]);
-                    }
-                    self.image[*leader as usize / LANES][axis][*leader as usize % LANES] += sum;
-                }
-            }
-        }
-        self.partial.iter().sum()
+        system.groups.sum_to_leaders(&mut self.image[..]);
+        system.operator.partition().sum(&self.partial)
     }
 
     /// Advances solution and residual by `length` along the direction; returns the new squared norm of the
     /// residual.
-    fn advance(&mut self, length: f32) -> f64 {
-        let direction = &self.direction;
+    fn advance(&mut self, system: &System<'_>, length: f32) -> f64 {
+        let (direction, shift) = (&self.direction, self.first / LANES);
         let chunks = (
             self.residual.par_chunks_mut(SLICES),
             self.solution.par_chunks_mut(SLICES),
@@ -245,9 +246,9 @@ impl RoundedIteration {
             .enumerate()
             .with_min_len(CHUNKS_PER_TASK)
             .map(|(chunk, (residual, solution, preconditioned, image, factor))| {
-                let first = chunk * SLICES;
+                let at = shift + chunk * SLICES;
                 lanes::run(Advance {
-                    first,
+                    at,
                     length,
                     direction,
                     image,
@@ -258,7 +259,7 @@ impl RoundedIteration {
                 })
             })
             .collect_into_vec(&mut self.partial);
-        self.partial.iter().sum()
+        system.operator.partition().sum(&self.partial)
     }
 
     /// Sets the next direction `p = z + (r·z / last) p`, conjugate to the last one, for the residual r and
@@ -274,7 +275,7 @@ impl RoundedIteration {
                 [x[lane] * free, y[lane] * free, z[lane] * free]
             });
         let beta = last.map_or(0.0, |last| (product / last) as f32);
-        let [x, y, z] = self.direction.axes.each_mut().map(|axis| axis.par_chunks_mut(CHUNK));
+        let [x, y, z] = own_chunks(&mut self.direction, self.first, self.residual.len());
         let coarse = coarse.finest();
         (x, y, z, preconditioned.par_chunks(SLICES), free.par_chunks(SLICES))
             .into_par_iter()
@@ -284,14 +285,14 @@ impl RoundedIteration {
                 let (first, direction) = (chunk * CHUNK, [x, y, z]);
                 lanes::run(UpdateDirection { beta, first, direction, preconditioned, coarse, free });
             });
-        for group in 0..system.groups.len() {
-            if let [leader, others @ ..] = system.groups.members(group) {
-                let value = self.direction.get(*leader as usize);
-                others.iter().for_each(|&i| self.direction.set(i as usize, value));
-            }
-        }
+        system.groups.copy_from_leaders(&mut (&mut self.direction, self.first));
         product
     }
+}
+
+/// The chunks of a vector's own rows, of so many slices, the first of which is at `first`.
+fn own_chunks(vector: &mut Columns, first: usize, slices: usize) -> [rayon::slice::ChunksMut<'_, f32>; 3] {
+    vector.axes.each_mut().map(|axis| axis[first..first + slices * LANES].par_chunks_mut(CHUNK))
 }
 
 /// Rounds an unknown's inertia and the factor of its diagonal block into a lane, and the block itself into
@@ -319,16 +320,15 @@ const HEAVY: f64 = 32.0;
 fn has_heavy_groups(system: &System<'_>) -> bool {
     let chunks = system.inertia.par_chunks(CHUNK).with_min_len(CHUNKS_PER_TASK);
     let sums: Vec<f64> = chunks.map(|chunk| chunk.iter().sum()).collect();
-    let limit = HEAVY * sums.iter().sum::<f64>() / system.inertia.len() as f64;
-    (0..system.groups.len()).any(|group| match system.groups.members(group) {
-        [leader, ..] => system.inertia[*leader as usize] > limit,
-        [] => false,
-    })
+    let partition = system.operator.partition();
+    let limit = HEAVY * partition.sum(&sums) / partition.total() as f64;
+    partition.ranks().any(system.groups.led().any(|(_, leader)| system.inertia[leader] > limit))
 }
 
 /// Computes `image = M p` for the inertia M and the direction p.
 struct Inertial<'a> {
-    first: usize,
+    /// First slice of the direction.
+    at: usize,
     inertia: &'a [Sixteen],
     direction: &'a Columns,
     image: &'a mut [Slice],
@@ -339,7 +339,7 @@ impl Task for Inertial<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        for (slice, (image, inertia)) in (self.first..).zip(self.image.iter_mut().zip(self.inertia)) {
+        for (slice, (image, inertia)) in (self.at..).zip(self.image.iter_mut().zip(self.inertia)) {
             for (image, axis) in image.iter_mut().zip(&self.direction.axes) {
                 (L::load(sixteen(axis, slice * LANES)) * L::load(inertia)).store(image);
             }
@@ -349,7 +349,8 @@ impl Task for Inertial<'_> {
 
 /// Computes p·q for the direction p and its image q.
 struct RoundedProduct<'a> {
-    first: usize,
+    /// First slice of the direction.
+    at: usize,
     direction: &'a Columns,
     image: &'a [Slice],
 }
@@ -360,7 +361,7 @@ impl Task for RoundedProduct<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self) -> f64 {
         let mut product = 0.0;
-        for (slice, [x, y, z]) in (self.first..).zip(self.image) {
+        for (slice, [x, y, z]) in (self.at..).zip(self.image) {
             let [u, v, w] = &self.direction.axes;
             let own = L::load(sixteen(w, slice * LANES)) * L::load(z);
             let own = L::load(sixteen(v, slice * LANES)).mul_add(L::load(y), own);
@@ -374,7 +375,8 @@ impl Task for RoundedProduct<'_> {
 /// Advances the solution by `length` p and the residual r by `-length` q, and computes z = D^-1 r for the
 /// diagonal blocks D; returns r·z.
 struct Advance<'a> {
-    first: usize,
+    /// First slice of the direction.
+    at: usize,
     length: f32,
     direction: &'a Columns,
     image: &'a [Slice],
@@ -395,7 +397,7 @@ impl Task for Advance<'_> {
             let (solution, residual) = (&mut self.solution[slice], &mut self.residual[slice]);
             let mut r = [L::splat(0.0); 3];
             for axis in 0..3 {
-                let direction = sixteen(&self.direction.axes[axis], (self.first + slice) * LANES);
+                let direction = sixteen(&self.direction.axes[axis], (self.at + slice) * LANES);
                 for (solution, &direction) in solution[axis].iter_mut().zip(direction) {
                     *solution += f64::from(direction) * length;
                 }

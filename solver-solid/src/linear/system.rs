@@ -1,8 +1,7 @@
 //! The linear system of a stage, and the accuracy of its solution.
 
-use amalgam_particles::{DVec3, GroupMap};
-
 use super::block::Factor;
+use super::groups::Groups;
 use super::operator::Operator;
 use super::product::Product;
 
@@ -20,11 +19,11 @@ pub(crate) struct Limits {
     pub(crate) iterations_max: u32,
 }
 
-/// The system S^T (M + h C + h^2 K) S of one stage.
+/// The system S^T (M + h C + h^2 K) S of one stage: the rows that this rank has.
 pub(crate) struct System<'a> {
     /// h C + h^2 K.
     pub(crate) operator: &'a mut dyn Operator,
-    pub(crate) groups: &'a GroupMap,
+    pub(crate) groups: &'a Groups,
     /// Version of `groups`, `inertia` and `factor`: systems with one number and one operator are equal.
     pub(crate) number: u64,
     /// Inertia [kg]: of a group at its leader (0 if the group is held), 0 at other members, and the mass of
@@ -34,14 +33,4 @@ pub(crate) struct System<'a> {
     pub(crate) factor: &'a [Factor],
     /// The operator's product with the solution.
     pub(crate) product: &'a mut Product,
-}
-
-/// Applies S^T: the leader of each group gets the sum of the members' values, the other members get zero.
-pub(crate) fn sum_to_leaders(groups: &GroupMap, values: &mut [DVec3]) {
-    for group in 0..groups.len() {
-        if let [leader, others @ ..] = groups.members(group) {
-            let sum: DVec3 = others.iter().map(|&i| std::mem::take(&mut values[i as usize])).sum();
-            values[*leader as usize] += sum;
-        }
-    }
 }

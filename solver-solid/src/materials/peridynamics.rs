@@ -18,32 +18,43 @@ mod table;
 mod variants;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use amalgam_particles::lanes::LANES;
 use amalgam_particles::{DVec3, MovingSurface, Particles};
-use amalgam_solver_kit::{Field, FieldValues, SectionError, SolverError};
+use amalgam_solver_kit::{Field, FieldValues, SectionError, SolverError, agreed};
+use bytemuck::Pod;
 use rayon::prelude::*;
 
 pub(crate) use body::{BondedBody, Notch};
 pub(crate) use cubic::Lattice;
 pub(crate) use law::{Calibration, Law, Model};
 
-use crate::chunks::CHUNK;
+use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 use crate::linear::block::Block;
+use crate::linear::fixed::operand_scale;
 use crate::linear::multilevel::Region;
 use crate::linear::operator::{Operator, OperatorVersion};
-use crate::linear::vectors::{Columns, Slice, Vector, copy};
-use crate::materials::{Material, Positions};
+use crate::linear::partition::Partition;
+use crate::linear::vectors::{Columns, Slice, Vector};
+use crate::materials::{Material, Positions, by_place};
 use body::{BodyBonds, bond_length, live_bonds};
 use table::{QUANTA, vector};
 
-/// All bonds of a solver.
+/// All bonds of a solver. Indices of particles are those among all, except for rows and places
+/// (`partition.rs`).
+///
+/// If the solver is cut among ranks, each computes the bonds of its own particles: forces, thresholds and
+/// products. All ranks have the layout of all bonds, and are told of all bonds that break.
 pub(crate) struct Bonds {
+    partition: Arc<Partition>,
+    /// Positions by place, if there are several ranks.
+    with_ghosts: Vec<DVec3>,
     bodies: Vec<BodyBonds>,
-    particles: usize,
+    /// Forces by row.
     force: Vec<DVec3>,
-    /// The ends of bonds that broke at the last positions of an explicit step, and the force of each on its
-    /// first end [N].
+    /// The ends of bonds that broke on any rank at the last positions of an explicit step, and the force of
+    /// each on its first end [N].
     just_broken: Vec<([u32; 2], DVec3)>,
     /// Version of the particles' positions that forces were computed at.
     forces_at: Option<u64>,
@@ -63,8 +74,9 @@ impl Bonds {
         seed: u64,
     ) -> Result<Self, Vec<SectionError>> {
         let mut this = Self {
+            partition: Arc::new(Partition::alone(particles.len())),
+            with_ghosts: Vec::new(),
             bodies: bodies.into_iter().map(|body| BodyBonds::new(body, particles, seed)).collect(),
-            particles: particles.len(),
             force: vec![DVec3::ZERO; particles.len()],
             just_broken: Vec::new(),
             forces_at: None,
@@ -86,34 +98,81 @@ impl Bonds {
     }
 
     /// Computes the forces at the positions that the bodies followed, of all bonds that hold there. Returns
-    /// the ends of the bonds that break there, and the force of each on its first end [N].
+    /// the ends of the bonds that break there on any rank, and the force of each on its first end [N].
+    /// Collective.
     fn find_forces(&mut self, breaking: bool) -> Vec<([u32; 2], DVec3)> {
+        let ranks = self.partition.ranks().clone();
+        let mut limits = vec![f64::INFINITY; self.bodies.len()];
+        if breaking {
+            // The least is the negative of the largest negative.
+            let negative = |body: &BodyBonds| -f64::from(body.least_threshold());
+            limits = self.bodies.iter().map(negative).collect();
+            ranks.max(&mut limits);
+            limits.iter_mut().for_each(|limit| *limit = -*limit);
+        }
         let mut broken = Vec::new();
-        for body in &mut self.bodies {
+        for (body, limit) in self.bodies.iter_mut().zip(limits) {
             let unit = body.law.unit_stiffness() * body.law.spacing / QUANTA;
             let first = body.first as u32;
-            broken.extend(
-                body.find_forces(breaking)
-                    .iter()
-                    .map(|bond| (bond.ends.map(|i| first + i), vector(bond.force) * unit)),
-            );
-            let own = &mut self.force[body.first..body.first + body.count];
-            body.table.set_forces(unit, own);
+            let own = body.find_forces(limit as f32);
+            let all = if breaking { body.join_broken(&ranks, own) } else { own };
+            broken.extend(all.iter().map(|bond| (bond.ends.map(|i| first + i), vector(bond.force) * unit)));
+            let rows = body.own_rows();
+            body.table.set_forces(body.share.own.start, unit, &mut self.force[rows]);
         }
+        self.bring_thresholds();
         broken
+    }
+
+    /// Takes the thresholds of ghosts, where they change. Collective.
+    fn bring_thresholds(&mut self) {
+        if self.partition.is_alone() || self.bodies.iter().all(|body| body.law.threshold_rise == 0.0) {
+            return;
+        }
+        let first = self.partition.own().start;
+        let threshold = |row: usize| {
+            let body = self.parts(first + row, 1).next();
+            body.map_or(f32::INFINITY, |(body, at)| body.threshold[at.start - body.first])
+        };
+        let ghosts: Vec<(usize, f32)> = self.partition.ask(threshold).collect();
+        for (place, threshold) in ghosts {
+            let index = self.partition.index(place as u32);
+            let has = |body: &&mut BodyBonds| (body.first..body.first + body.count).contains(&index);
+            if let Some(body) = self.bodies.iter_mut().find(has) {
+                body.threshold[index - body.first] = threshold;
+            }
+        }
     }
 
     /// Adds the forces of bonds that broke at these positions. An explicit step breaks a bond after computing
     /// its force, as [Parks2008] do: the bond still acts in the step in which it is found too long. An
     /// implicit step does not add the force, because its derivative would be missing from the operator.
     fn add_forces_of_just_broken(&mut self) {
+        let own = self.partition.own();
         for &([a, b], force) in &self.just_broken {
-            self.force[a as usize] += force;
-            self.force[b as usize] -= force;
+            for (end, force) in [(a as usize, force), (b as usize, -force)] {
+                if own.contains(&end) {
+                    self.force[end - own.start] += force;
+                }
+            }
         }
     }
 
-    /// The bodies with rows in `first..first + count`, and the rows of each in it.
+    /// The value that `value` has of one particle of each body, `of(body)`, from the rank that has it.
+    /// Collective.
+    fn of_bodies<T: Pod>(
+        &self,
+        of: impl Fn(&BodyBonds) -> usize,
+        value: impl Fn(&BodyBonds, usize) -> T,
+    ) -> Vec<T> {
+        let own = |(k, body): (usize, &BodyBonds)| {
+            let i = of(body);
+            body.share.own.contains(&i).then(|| (k, value(body, i)))
+        };
+        self.partition.ranks().shared(self.bodies.len(), self.bodies.iter().enumerate().filter_map(own))
+    }
+
+    /// The bodies with particles in `first..first + count`, and the particles of each in it.
     fn parts(&self, first: usize, count: usize) -> impl Iterator<Item = (&BodyBonds, Range<usize>)> {
         self.bodies.iter().filter_map(move |body| {
             let start = first.max(body.first);
@@ -122,9 +181,14 @@ impl Bonds {
         })
     }
 
-    /// [`Self::parts`] of the bodies whose last product is not zero.
+    /// The particle of a row.
+    fn index(&self, row: usize) -> usize {
+        self.partition.own().start + row
+    }
+
+    /// [`Self::parts`] of rows of the bodies whose last product is not zero.
     fn products(&self, first: usize, count: usize) -> impl Iterator<Item = (&BodyBonds, Range<usize>)> {
-        self.parts(first, count).filter(|(body, _)| body.product_unit != 0.0)
+        self.parts(self.index(first), count).filter(|(body, _)| body.product_unit != 0.0)
     }
 }
 
@@ -147,13 +211,22 @@ fn read_broken(bytes: &[u8; BROKEN_BYTES]) -> ([u32; 2], DVec3) {
 }
 
 impl Operator for Bonds {
+    fn partition(&self) -> &Arc<Partition> {
+        &self.partition
+    }
+
     fn version(&self) -> OperatorVersion {
         self.version
     }
 
     fn visit_neighbours(&self, i: usize, visit: &mut dyn FnMut(u32)) {
+        let i = self.partition.index(i as u32);
         if let Some((body, _)) = self.parts(i, 1).next() {
-            body.table.visit(i - body.first, &mut |bond| visit(body.first as u32 + bond.neighbour));
+            body.table.visit(i - body.first, &mut |bond| {
+                if let Some(place) = self.partition.place(body.first + bond.neighbour as usize) {
+                    visit(place);
+                }
+            });
         }
     }
 
@@ -174,6 +247,7 @@ impl Operator for Bonds {
     }
 
     fn add_diagonal(&self, i: usize, internal: Option<&dyn Fn(u32) -> bool>, block: &mut Block) {
+        let i = self.index(i);
         let Some((body, _)) = self.parts(i, 1).next() else { return };
         let unit = stiffness_factor(self.version, body) * body.law.unit_stiffness();
         let Some(internal) = internal else {
@@ -181,7 +255,8 @@ impl Operator for Bonds {
             return;
         };
         body.table.visit(i - body.first, &mut |bond| {
-            if !internal(bond.neighbour + body.first as u32) {
+            let place = self.partition.place(body.first + bond.neighbour as usize);
+            if !place.is_some_and(internal) {
                 let d = body.followed[bond.neighbour as usize] - body.followed[i - body.first];
                 let length = d.length();
                 let across = (1.0 - bond.rest * body.law.spacing / length).max(0.0);
@@ -192,52 +267,80 @@ impl Operator for Bonds {
     }
 
     fn set_operand(&mut self, u: Vector<'_>, wanted: Option<&[bool]>) {
-        for body in &mut self.bodies {
+        let mut largest = vec![1.0; self.bodies.len()];
+        if let Vector::Exact(u) = u {
+            largest = self.bodies.iter().map(|body| table::largest(&u[body.own_places()])).collect();
+            self.partition.ranks().max(&mut largest);
+        }
+        for (body, largest) in self.bodies.iter_mut().zip(largest) {
             let factor = stiffness_factor(self.version, body);
-            body.product_unit = match factor {
-                0.0 => 0.0,
-                _ => body.table.multiply(u, body.first, wanted) * factor * body.law.unit_stiffness(),
-            };
+            body.product_unit = 0.0;
+            if factor != 0.0 {
+                let scale = if matches!(u, Vector::Exact(_)) { operand_scale(largest) } else { 1.0 };
+                body.table.multiply(u, scale, wanted);
+                body.product_unit = 1.0 / scale * factor * body.law.unit_stiffness();
+            }
         }
     }
 
     fn add_rows(&self, first: usize, _u: &[DVec3], image: &mut [DVec3]) {
-        for (body, rows) in self.products(first, image.len()) {
-            let image = &mut image[rows.start - first..rows.end - first];
-            let first = rows.start - body.first;
+        let index = self.index(first);
+        for (body, own) in self.products(first, image.len()) {
+            let image = &mut image[own.start - index..own.end - index];
+            let first = own.start - body.first;
             body.table.add_exact_products(first, body.product_unit, image);
         }
     }
 
     fn add_rounded(&self, first: usize, _u: &Columns, image: &mut [Slice]) {
-        let first = first * LANES;
-        for (body, rows) in self.products(first, image.len() * LANES) {
-            let (unit, at) = (body.product_unit as f32, rows.start - first);
-            body.table.add_products(rows.start - body.first..rows.end - body.first, unit, image, at);
+        let index = self.index(first * LANES);
+        let count = (image.len() * LANES).min(self.partition.own().end.saturating_sub(index));
+        for (body, own) in self.products(first * LANES, count) {
+            let (unit, at) = (body.product_unit as f32, own.start - index);
+            body.table.add_products(own.start - body.first..own.end - body.first, unit, image, at);
         }
     }
 }
 
 impl Material for Bonds {
+    fn mark_read(&self, rows: Range<usize>, read: &mut [bool]) {
+        for (body, own) in self.parts(rows.start, rows.len()) {
+            let own = own.start - body.first..own.end - body.first;
+            body.table.mark_read(own, &mut |particles| {
+                if !particles.is_empty() {
+                    let slice = |i: usize| (body.first + i) / LANES;
+                    read[slice(particles.start)..=slice(particles.end - 1)].fill(true);
+                }
+            });
+        }
+    }
+
+    fn share(&mut self, partition: &Arc<Partition>) {
+        self.partition = partition.clone();
+        self.bodies.iter_mut().for_each(|body| body.share(partition));
+        self.force = vec![DVec3::ZERO; partition.own().len()];
+        self.forces_at = None;
+    }
+
     fn joined(&self, a: u32, b: u32) -> bool {
-        let body = self.parts(a as usize, 1).next().map(|(body, _)| body);
-        body.filter(|body| (body.first..body.first + body.count).contains(&(b as usize)))
-            .is_some_and(|body| body.table.joined(a as usize - body.first, b as usize - body.first))
+        let [a, b] = [a, b].map(|place| self.partition.index(place));
+        let body = self.parts(a, 1).next().map(|(body, _)| body);
+        body.filter(|body| (body.first..body.first + body.count).contains(&b))
+            .is_some_and(|body| body.table.joined(a - body.first, b - body.first))
     }
 
     fn linearise(&mut self, positions: Positions<'_>, implicit: bool) {
         self.version.linearisation += 1;
         if positions.version.is_none() || self.forces_at != positions.version {
             self.forces_at = positions.version;
-            for body in &mut self.bodies {
-                copy(&positions.values[body.first..body.first + body.count], &mut body.followed);
-            }
+            self.bodies.iter_mut().for_each(|body| body.take_positions(positions.values));
             self.find_forces(false);
             self.add_forces_of_just_broken();
         }
         if implicit {
-            for body in &mut self.bodies {
-                body.table.round_positions(&body.followed);
+            let origins = self.of_bodies(|body| body.table.origin(), |body, i| body.followed[i]);
+            for (body, origin) in self.bodies.iter_mut().zip(origins) {
+                body.table.round_positions(&body.followed, origin);
                 body.table.update_diagonal();
             }
         }
@@ -249,9 +352,21 @@ impl Material for Bonds {
         version: u64,
         implicit: bool,
     ) -> Result<Vec<[u32; 2]>, SolverError> {
-        self.bodies.iter_mut().try_for_each(|body| body.follow(particles))?;
+        let (partition, own) = (self.partition.clone(), self.partition.own());
+        let mut with_ghosts = std::mem::take(&mut self.with_ghosts);
+        let position = by_place(&partition, &particles.position, &mut with_ghosts);
+        let moved = |body: &BodyBonds, i: usize| {
+            particles.position[body.own_rows().start + i - body.share.own.start] - body.followed[i]
+        };
+        let origins = self.of_bodies(|_| 0, moved);
+        let mut bodies = self.bodies.iter_mut().zip(origins);
+        let followed = bodies.try_for_each(|(body, origin)| body.follow(position, origin));
+        self.with_ghosts = with_ghosts;
+        agreed(partition.ranks(), followed)?;
         let broken = self.find_forces(true);
-        let ends = broken.iter().map(|&(ends, _)| ends).collect();
+        // A pair is named by the rank that has its first end.
+        let is_own = |ends: &[u32; 2]| own.contains(&(ends[0] as usize));
+        let ends = broken.iter().map(|&(ends, _)| ends).filter(is_own).collect();
         self.just_broken = if implicit { Vec::new() } else { broken };
         self.add_forces_of_just_broken();
         self.forces_at = Some(version);
@@ -259,7 +374,14 @@ impl Material for Bonds {
     }
 
     fn energies(&self, _position: &[DVec3]) -> Vec<(&'static str, f64)> {
-        vec![("elastic", self.bodies.iter().map(|body| body.energy).sum())]
+        let rows = self.partition.own().len();
+        let energy = |row: usize| {
+            let index = self.index(row);
+            self.parts(index, 1).next().map_or(0.0, |(body, _)| body.energy(index - body.first))
+        };
+        let chunks = (0..rows.div_ceil(CHUNK)).into_par_iter().with_min_len(CHUNKS_PER_TASK);
+        let chunk = |chunk: usize| (chunk * CHUNK..rows.min((chunk + 1) * CHUNK)).map(energy).sum();
+        vec![("elastic", self.partition.sum(&chunks.map(chunk).collect::<Vec<f64>>()))]
     }
 
     /// `stretch`: the largest stretch of a particle's bonds. `strain`: its equivalent (von Mises) strain,
@@ -267,27 +389,30 @@ impl Material for Bonds {
     /// `fragment`: which piece it belongs to, counted from 0 in the order of the lowest particle. Without
     /// unit; particles without bonds have 0 and the fragment -1.
     fn fields(&self, _position: &[DVec3]) -> Vec<Field> {
-        let mut columns = [(); 3].map(|()| vec![0.0f32; self.particles]);
+        let mut columns = [(); 3].map(|()| vec![0.0f32; self.partition.own().len()]);
         for body in &self.bodies {
-            let measures: Vec<[f32; 3]> =
-                (0..body.count).into_par_iter().with_min_len(CHUNK).map(|i| body.measures(i)).collect();
-            for (i, measure) in measures.into_iter().enumerate() {
+            let own = body.share.own.clone().into_par_iter().with_min_len(CHUNK);
+            let measures: Vec<[f32; 3]> = own.map(|i| body.measures(i)).collect();
+            for (row, measure) in body.own_rows().zip(measures) {
                 for (column, value) in columns.iter_mut().zip(measure) {
-                    column[body.first + i] = value;
+                    column[row] = value;
                 }
             }
         }
         let [stretch, strain, damage] = columns;
-        let columns =
-            [("stretch", stretch), ("strain", strain), ("damage", damage), ("fragment", self.fragments())];
+        let fragment = self.fragments()[self.partition.own()].to_vec();
+        let columns = [("stretch", stretch), ("strain", strain), ("damage", damage), ("fragment", fragment)];
         columns.map(|(name, values)| Field { name, values: FieldValues::Scalar(values) }).into()
     }
 
     fn add_surface(&self, particles: &Particles, surface: &mut MovingSurface) {
+        let ranks = self.partition.ranks();
         for body in &self.bodies {
             let Some(lattice) = &body.lattice else { continue };
-            let own = body.first..body.first + body.count;
-            let (position, velocity) = (&particles.position[own.clone()], &particles.velocity[own]);
+            let whole = |column: &[DVec3]| ranks.gather(column[body.own_rows()].to_vec());
+            let whole = whole(&particles.position).zip(whole(&particles.velocity));
+            let Some((position, velocity)) = whole else { continue };
+            let (position, velocity) = (&position.concat(), &velocity.concat());
             surface::Cubes { lattice, table: body.table.as_ref(), position, velocity }.add_surface(surface);
         }
     }
@@ -306,7 +431,9 @@ impl Material for Bonds {
         }
         for body in &self.bodies {
             bytes.extend(body.table.live().iter().flat_map(|word| word.to_le_bytes()));
-            bytes.extend(body.threshold.iter().flat_map(|threshold| threshold.to_le_bytes()));
+            let own = body.threshold[body.share.own.clone()].to_vec();
+            let thresholds = self.partition.ranks().gather(own).unwrap_or_default();
+            bytes.extend(thresholds.iter().flatten().flat_map(|threshold| threshold.to_le_bytes()));
         }
         bytes
     }
@@ -319,7 +446,11 @@ impl Material for Bonds {
             return false;
         };
         self.just_broken = broken.as_chunks().0.iter().map(read_broken).collect();
-        if self.just_broken.iter().any(|(ends, _)| ends.iter().any(|&end| end as usize >= self.particles)) {
+        if self
+            .just_broken
+            .iter()
+            .any(|(ends, _)| ends.iter().any(|&end| end as usize >= self.partition.total()))
+        {
             return false;
         }
         for body in &mut self.bodies {
@@ -338,9 +469,9 @@ impl Material for Bonds {
 }
 
 impl Bonds {
-    /// The number of each particle's fragment; -1 without bonds.
+    /// The number of each particle's fragment, of all particles; -1 without bonds.
     fn fragments(&self) -> Vec<f32> {
-        let mut fragment = vec![-1.0; self.particles];
+        let mut fragment = vec![-1.0; self.partition.total()];
         let mut next = 0.0;
         for body in &self.bodies {
             // Union by lowest index, with path halving: roots are lowest members.

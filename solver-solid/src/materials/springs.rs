@@ -18,14 +18,18 @@
 
 mod couplings;
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use amalgam_particles::lanes::LANES;
-use amalgam_particles::{DVec3, Particles, reduce};
+use amalgam_particles::{DVec3, Particles};
 use amalgam_solver_kit::{Field, FieldValues};
 use rayon::prelude::*;
 
 use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 use crate::linear::block::Block;
 use crate::linear::operator::{Operator, OperatorVersion};
+use crate::linear::partition::Partition;
 use crate::linear::vectors::{Columns, Slice, Vector};
 use crate::materials::{Material, Positions};
 use couplings::Slices;
@@ -62,6 +66,40 @@ struct Incidence {
     spring: u32,
 }
 
+/// The springs of each particle, by place.
+#[derive(Clone, Debug, Default)]
+struct Incidences {
+    start: Vec<u32>,
+    rows: Vec<Incidence>,
+}
+
+impl Incidences {
+    fn new(springs: &[Spring], places: usize) -> Self {
+        let mut start = vec![0u32; places + 1];
+        for end in springs.iter().flat_map(|spring| spring.ends) {
+            start[end as usize + 1] += 1;
+        }
+        for i in 0..places {
+            start[i + 1] += start[i];
+        }
+        let mut next = start.clone();
+        let mut rows = vec![Incidence::default(); 2 * springs.len()];
+        for (index, spring) in springs.iter().enumerate() {
+            for (end, neighbour) in [(spring.ends[0], spring.ends[1]), (spring.ends[1], spring.ends[0])] {
+                let at = &mut next[end as usize];
+                rows[*at as usize] = Incidence { neighbour, spring: index as u32 };
+                *at += 1;
+            }
+        }
+        Self { start, rows }
+    }
+
+    #[inline]
+    fn of(&self, place: usize) -> &[Incidence] {
+        &self.rows[self.start[place] as usize..self.start[place + 1] as usize]
+    }
+}
+
 /// A spring at the start-of-step positions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Geometry {
@@ -78,15 +116,20 @@ struct Coupling {
     transverse: f64,
 }
 
-/// All springs of a solver, with their data for a step. Springs are stored once and sorted by their first
-/// end; every particle lists its own, so that loops over particles gather and never scatter.
+/// The springs of the particles that a rank has, with their data for a step. Springs are stored once and
+/// sorted by their first end; every particle lists its own, so that loops over particles gather and never
+/// scatter. Ends are places (`partition.rs`), and so are rows of incidences; all other columns of particles
+/// are by row. A spring between two ranks is on both.
 #[derive(Clone, Debug)]
 pub(crate) struct Springs {
+    partition: Arc<Partition>,
     springs: Vec<Spring>,
     foundations: Vec<Foundation>,
-    row_start: Vec<u32>,
-    rows: Vec<Incidence>,
+    /// The springs of each place.
+    incidences: Incidences,
     geometry: Vec<Geometry>,
+    /// True if any particle of any rank has a foundation.
+    any_foundation: bool,
     elastic_force: Vec<DVec3>,
     version: OperatorVersion,
     /// The operator that `couplings`, `grounding` and `slices` were computed for.
@@ -106,48 +149,28 @@ impl Springs {
             spring.ends.sort_unstable();
         }
         springs.sort_by_key(|spring| spring.ends);
-        let mut row_start = vec![0u32; particles + 1];
-        for end in springs.iter().flat_map(|spring| spring.ends) {
-            row_start[end as usize + 1] += 1;
-        }
-        for i in 0..particles {
-            row_start[i + 1] += row_start[i];
-        }
-        let mut next = row_start.clone();
-        let mut rows = vec![Incidence::default(); 2 * springs.len()];
-        for (index, spring) in springs.iter().enumerate() {
-            for (end, neighbour) in [(spring.ends[0], spring.ends[1]), (spring.ends[1], spring.ends[0])] {
-                let at = &mut next[end as usize];
-                rows[*at as usize] = Incidence { neighbour, spring: index as u32 };
-                *at += 1;
-            }
-        }
-        let slices = Slices::new(particles, |i| {
-            let row = &rows[row_start[i] as usize..row_start[i + 1] as usize];
-            row.iter().map(|end| (end.neighbour, end.spring))
-        });
+        let incidences = Incidences::new(&springs, particles);
+        let slices =
+            Slices::new(particles, |i| incidences.of(i).iter().map(|end| (end.neighbour, end.spring)));
         Self {
+            partition: Arc::new(Partition::alone(particles)),
             slices,
             geometry: vec![Geometry::default(); springs.len()],
             couplings: vec![Coupling::default(); springs.len()],
+            any_foundation: foundations.iter().any(|f| f.stiffness > 0.0 || f.damping > 0.0),
             elastic_force: vec![DVec3::ZERO; particles],
             grounding: vec![0.0; particles],
             version: OperatorVersion::default(),
             prepared: None,
             springs,
             foundations,
-            row_start,
-            rows,
+            incidences,
         }
     }
 
     /// True if there is neither a spring nor a foundation.
     pub(crate) fn is_empty(&self) -> bool {
-        self.springs.is_empty() && !self.any_foundation()
-    }
-
-    fn any_foundation(&self) -> bool {
-        self.foundations.iter().any(|f| f.stiffness > 0.0 || f.damping > 0.0)
+        self.springs.is_empty() && !self.any_foundation
     }
 
     /// The largest strain (l - L) / L among the springs of each particle; 0 for a particle that has none with
@@ -164,9 +187,18 @@ impl Springs {
         (0..self.foundations.len()).into_par_iter().with_min_len(CHUNK).map(largest_strain).collect()
     }
 
+    /// The springs of a row.
     #[inline]
     fn row(&self, i: usize) -> &[Incidence] {
-        &self.rows[self.row_start[i] as usize..self.row_start[i + 1] as usize]
+        self.incidences.of(self.partition.first_place() + i)
+    }
+
+    /// The sum of `term` over rows, of all ranks. Collective.
+    fn sum(&self, term: impl Fn(usize) -> f64 + Sync) -> f64 {
+        let rows = self.foundations.len();
+        let chunks = (0..rows.div_ceil(CHUNK)).into_par_iter().with_min_len(CHUNKS_PER_TASK);
+        let chunk = |chunk: usize| (chunk * CHUNK..rows.min((chunk + 1) * CHUNK)).map(&term).sum();
+        self.partition.sum(&chunks.map(chunk).collect::<Vec<f64>>())
     }
 }
 
@@ -175,8 +207,12 @@ impl Operator for Springs {
         self.version
     }
 
+    fn partition(&self) -> &Arc<Partition> {
+        &self.partition
+    }
+
     fn visit_neighbours(&self, i: usize, visit: &mut dyn FnMut(u32)) {
-        self.row(i).iter().for_each(|end| visit(end.neighbour));
+        self.incidences.of(i).iter().for_each(|end| visit(end.neighbour));
     }
 
     fn force(&self, i: usize) -> DVec3 {
@@ -232,8 +268,46 @@ impl Operator for Springs {
 }
 
 impl Material for Springs {
+    fn mark_read(&self, rows: Range<usize>, read: &mut [bool]) {
+        self.slices.mark_read(rows.start / LANES..rows.end.div_ceil(LANES), read);
+    }
+
+    fn share(&mut self, partition: &Arc<Partition>) {
+        let own = partition.own();
+        // Of a spring with an own end the other end is read, so both have places.
+        let is_kept = |spring: &Spring| spring.ends.iter().any(|&end| own.contains(&(end as usize)));
+        let mut number = 0;
+        let of_spring: Vec<u32> = self
+            .springs
+            .iter()
+            .map(|spring| {
+                number += u32::from(is_kept(spring));
+                number.wrapping_sub(1)
+            })
+            .collect();
+        let place = |index: u32| partition.place(index as usize).unwrap_or_default();
+        let slices = self.slices.part(partition, |spring| of_spring[spring as usize]);
+        self.springs.retain(is_kept);
+        self.springs.iter_mut().for_each(|spring| spring.ends = spring.ends.map(place));
+        self.foundations = self.foundations[own.clone()].to_vec();
+        *self = Self {
+            partition: partition.clone(),
+            incidences: Incidences::new(&self.springs, partition.places()),
+            geometry: vec![Geometry::default(); self.springs.len()],
+            couplings: vec![Coupling::default(); self.springs.len()],
+            any_foundation: self.any_foundation,
+            elastic_force: vec![DVec3::ZERO; own.len()],
+            grounding: vec![0.0; own.len()],
+            version: self.version,
+            prepared: None,
+            slices,
+            springs: std::mem::take(&mut self.springs),
+            foundations: std::mem::take(&mut self.foundations),
+        };
+    }
+
     fn joined(&self, a: u32, b: u32) -> bool {
-        self.row(a as usize).iter().any(|end| end.neighbour == b)
+        self.incidences.of(a as usize).iter().any(|end| end.neighbour == b)
     }
 
     fn linearise(&mut self, Positions { values: position, .. }: Positions<'_>, _implicit: bool) {
@@ -245,32 +319,38 @@ impl Material for Springs {
             },
         );
         let (springs, geometry, foundations) = (&self.springs, &self.geometry, &self.foundations);
-        let (row_start, rows) = (&self.row_start, &self.rows);
+        let (incidences, first) = (&self.incidences, self.partition.first_place());
         self.elastic_force.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(
             |(i, force)| {
                 let foundation = &foundations[i];
-                *force = (foundation.anchor - position[i]) * foundation.stiffness;
-                for end in &rows[row_start[i] as usize..row_start[i + 1] as usize] {
+                let place = first + i;
+                *force = (foundation.anchor - position[place]) * foundation.stiffness;
+                for end in incidences.of(place) {
                     let (spring, geometry) = (&springs[end.spring as usize], &geometry[end.spring as usize]);
                     let tension = spring.stiffness * geometry.elongation;
-                    *force +=
-                        geometry.direction * if spring.ends[0] as usize == i { tension } else { -tension };
+                    *force += geometry.direction
+                        * if spring.ends[0] as usize == place { tension } else { -tension };
                 }
             },
         );
     }
 
     fn energies(&self, position: &[DVec3]) -> Vec<(&'static str, f64)> {
-        let elastic = reduce::sum(self.springs.len(), 0.0, |s| {
-            let spring = &self.springs[s];
+        let first = self.partition.first_place();
+        let energy = |spring: &Spring| {
             let elongation = spring_geometry(spring, position).elongation;
             0.5 * spring.stiffness * elongation * elongation
+        };
+        // A spring counts at its first end.
+        let elastic = self.sum(|i| {
+            let springs = self.row(i).iter().map(|end| &self.springs[end.spring as usize]);
+            springs.filter(|spring| spring.ends[0] as usize == first + i).map(energy).sum()
         });
         let mut energies = vec![("elastic", elastic)];
-        if self.any_foundation() {
-            let foundation = reduce::sum(self.foundations.len(), 0.0, |i| {
+        if self.any_foundation {
+            let foundation = self.sum(|i| {
                 let foundation = &self.foundations[i];
-                0.5 * foundation.stiffness * (position[i] - foundation.anchor).length_squared()
+                0.5 * foundation.stiffness * (position[first + i] - foundation.anchor).length_squared()
             });
             energies.push(("foundation", foundation));
         }

@@ -1,8 +1,10 @@
 //! The bonds of one body: made, cut by notches, followed, and measured.
 
+use std::ops::Range;
+
 use amalgam_particles::random::uniform_f64;
 use amalgam_particles::{DVec3, ParticleId, Particles};
-use amalgam_solver_kit::SolverError;
+use amalgam_solver_kit::{Ranks, SolverError};
 use rayon::prelude::*;
 
 use super::cubic::Lattice;
@@ -11,9 +13,10 @@ use super::law::Law;
 use super::plates::{Plate, Strain};
 use super::rows::RowTable;
 use super::stretch::{double_strain_of, stretch_of};
-use super::table::{BondTable, Broken, QUANTA};
+use super::table::{BodyPart, BondTable, Broken, QUANTA};
 use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
-use crate::linear::vectors::least;
+use crate::linear::partition::Partition;
+use crate::linear::vectors::{copy, least};
 
 /// A parallelogram that cuts the bonds that cross it.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +49,7 @@ pub(super) struct BodyBonds {
     pub(super) first: usize,
     pub(super) count: usize,
     pub(super) law: Law,
+    pub(super) share: BodyPart,
     pub(super) table: Box<dyn BondTable>,
     /// The lattice on which the particles lie, for the surface.
     pub(super) lattice: Option<Lattice>,
@@ -57,7 +61,6 @@ pub(super) struct BodyBonds {
     pub(super) threshold: Vec<f32>,
     /// Positions [m] that the bonds followed last.
     pub(super) followed: Vec<DVec3>,
-    pub(super) energy: f64,
     /// The unit of the last product [kg].
     pub(super) product_unit: f64,
 }
@@ -91,6 +94,8 @@ impl BodyBonds {
                 }
             }
         }
+        let share = BodyPart::whole(count, first);
+        table.share(&share);
         let strength: Vec<f32> =
             particles.id[first..first + count].iter().map(|&id| strength(&law, seed, id) as f32).collect();
         Self {
@@ -98,8 +103,8 @@ impl BodyBonds {
             strength,
             intact,
             followed: position.to_vec(),
-            energy: 0.0,
             product_unit: 0.0,
+            share,
             table,
             lattice,
             first,
@@ -108,46 +113,97 @@ impl BodyBonds {
         }
     }
 
-    pub(super) fn find_forces(&mut self, breaking: bool) -> Vec<Broken> {
+    /// Computes only this rank's part from here on.
+    pub(super) fn share(&mut self, partition: &Partition) {
+        self.share = BodyPart::new(partition, self.first, self.count);
+        self.table.share(&self.share);
+    }
+
+    /// The places of this rank's particles.
+    pub(super) fn own_places(&self) -> Range<usize> {
+        let place = self.share.place(self.share.own.start).unwrap_or_default();
+        place..place + self.share.own.len()
+    }
+
+    /// The rows of this rank's particles.
+    pub(super) fn own_rows(&self) -> Range<usize> {
+        self.share.row..self.share.row + self.share.own.len()
+    }
+
+    /// The least of the double strains above which bonds break.
+    pub(super) fn least_threshold(&self) -> f32 {
+        least(&self.threshold[self.share.own.clone()])
+    }
+
+    /// Computes forces; first the bonds break that are beyond the thresholds, if `limit`, the least of these,
+    /// is finite. Returns those that broke, all of whose first ends this rank has.
+    pub(super) fn find_forces(&mut self, limit: f32) -> Vec<Broken> {
         self.table.load_positions(&self.followed);
-        let limit = if breaking { least(&self.threshold) } else { f32::INFINITY };
-        let pass = self.table.forces((limit < f32::INFINITY).then_some((&self.threshold, limit)));
-        let quantum = self.law.spacing / QUANTA;
-        self.energy = pass.energy * self.law.unit_stiffness() * quantum * quantum;
+        let mut broken = self.table.forces((limit < f32::INFINITY).then_some((&self.threshold, limit)));
+        broken.retain(|bond| self.share.own.contains(&(bond.ends[0] as usize)));
         if self.law.threshold_rise != 0.0 {
-            let (rise, table) = (self.law.threshold_rise, &self.table);
-            let thresholds = self.threshold.par_iter_mut().zip(&self.strength).enumerate();
-            thresholds.with_min_len(CHUNK).for_each(|(i, (threshold, &strength))| {
-                let least = f64::from(table.force(i).1);
+            let (rise, table, own) = (self.law.threshold_rise, &self.table, self.share.own.clone());
+            let own_thresholds = self.threshold[own.clone()].par_iter_mut().zip(&self.strength[own.clone()]);
+            own_thresholds.enumerate().with_min_len(CHUNK).for_each(|(k, (threshold, &strength))| {
+                let least = f64::from(table.force(own.start + k).1);
                 let least = if least < f64::INFINITY { stretch_of(least) } else { 0.0 };
                 *threshold = double_strain_of(f64::from(strength) - rise * least) as f32;
             });
         }
-        pass.broken
+        broken
     }
 
-    /// Follows the particles, in one step not by more than half of what a difference can hold: the body is
-    /// torn apart then.
-    pub(super) fn follow(&mut self, particles: &Particles) -> Result<(), SolverError> {
-        let position = &particles.position[self.first..self.first + self.count];
-        let (origin, limit) = (position[0] - self.followed[0], STEP_MAX * self.law.spacing);
+    /// Joins the bonds that broke on all ranks, in an order that does not depend on ranks, and breaks those of
+    /// other ranks here. Collective.
+    pub(super) fn join_broken(&mut self, ranks: &Ranks, own: Vec<Broken>) -> Vec<Broken> {
+        if ranks.is_alone() {
+            return own;
+        }
+        let mut broken = ranks.all_to_all(vec![own; ranks.size()]).concat();
+        broken.iter().for_each(|bond| self.table.break_bond(bond.ends));
+        broken.sort_by_key(|bond| self.table.breaking_order(bond.ends[0] as usize));
+        broken
+    }
+
+    /// The energy of a particle's bonds [J], each of which counts once over all particles.
+    pub(super) fn energy(&self, i: usize) -> f64 {
+        let quantum = self.law.spacing / QUANTA;
+        self.table.energy(i) * (self.law.unit_stiffness() * quantum * quantum)
+    }
+
+    /// Takes positions [m] by place.
+    pub(super) fn take_positions(&mut self, position: &[DVec3]) {
+        for (run, place) in &self.share.held {
+            copy(&position[*place..][..run.len()], &mut self.followed[run.clone()]);
+        }
+    }
+
+    /// Follows the particles to positions [m] by place, in one step not by more than half of what a difference
+    /// can hold: the body is torn apart then. `origin` is the displacement of its first particle [m].
+    pub(super) fn follow(&mut self, position: &[DVec3], origin: DVec3) -> Result<(), SolverError> {
+        let limit = STEP_MAX * self.law.spacing;
         let is_near = |to: DVec3, from: DVec3| (to - from - origin).abs().cmple(DVec3::splat(limit)).all();
-        // Checked and copied at once, as both wait for memory; far particles stay where they were.
-        let chunks = self.followed.par_chunks_mut(CHUNK).zip(position.par_chunks(CHUNK)).enumerate();
-        let far = chunks.with_min_len(CHUNKS_PER_TASK).filter_map(|(chunk, (followed, position))| {
-            let far = position.iter().zip(&*followed).position(|(&to, &from)| !is_near(to, from));
-            if far.is_none() {
-                followed.copy_from_slice(position);
+        for (run, place) in &self.share.held {
+            // Checked and copied at once, as both wait for memory; far particles stay where they were.
+            let (followed, position) = (&mut self.followed[run.clone()], &position[*place..][..run.len()]);
+            let chunks = followed.par_chunks_mut(CHUNK).zip(position.par_chunks(CHUNK)).enumerate();
+            let far = chunks.with_min_len(CHUNKS_PER_TASK).filter_map(|(chunk, (followed, position))| {
+                let far = position.iter().zip(&*followed).position(|(&to, &from)| !is_near(to, from));
+                if far.is_none() {
+                    followed.copy_from_slice(position);
+                }
+                far.map(|at| chunk * CHUNK + at)
+            });
+            if let Some(i) = far.min() {
+                return Err(SolverError(format!(
+                    "particle {} went {:.1} spacings away from its body in one step: the body is torn apart by an \
+                     instability; take shorter steps, or write integrator = \"implicit-euler\"",
+                    self.first + run.start + i,
+                    (position[i] - followed[i] - origin).length() / self.law.spacing
+                )));
             }
-            far.map(|at| chunk * CHUNK + at)
-        });
-        let Some(i) = far.min() else { return Ok(()) };
-        Err(SolverError(format!(
-            "particle {} went {:.1} spacings away from its body in one step: the body is torn apart by an instability; \
-             take shorter steps, or write integrator = \"implicit-euler\"",
-            particles.id[self.first + i],
-            (position[i] - self.followed[i] - origin).length() / self.law.spacing
-        )))
+        }
+        Ok(())
     }
 
     /// Bound as for springs: w^2 <= 2 sum k / m, with the longitudinal stiffness.

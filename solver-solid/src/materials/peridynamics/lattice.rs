@@ -24,11 +24,11 @@ use rayon::prelude::*;
 
 use super::cubic::Lattice;
 use super::law::Law;
-use super::table::{Bond, BondTable, Pass, QUANTA, scale_of, vector};
+use super::table::{BodyPart, Bond, BondTable, Broken, QUANTA, vector};
 use super::variants::{AnyStrain, Corrected, LeastIgnored, LeastRecorded, SmallStrain, Uncorrected};
 use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 use crate::linear::fixed::{quantise, whole};
-use crate::linear::vectors::{Slice, Vector, sixteen};
+use crate::linear::vectors::{Slice, Vector};
 use coefficient::Coefficient;
 use columns::{Cut, SiteColumns, Sums};
 use kernels::{
@@ -46,13 +46,16 @@ pub(crate) struct LatticeTable {
     /// Position of each particle in the unstrained lattice [m].
     ideal: Vec<DVec3>,
     cut: Cut,
+    share: BodyPart,
+    /// Particles whose values the blocks of this rank read.
+    local: Range<usize>,
     /// The place of each particle in sums.
     place: Vec<u32>,
     /// First site of each block that holds any particle.
     block_site: Vec<u32>,
     /// The block of each sixteen sites.
     block: Vec<u32>,
-    /// First block of each task, and the end.
+    /// First block of each task that this rank computes, and the end.
     task: Vec<usize>,
     /// Particle at each site.
     particle: Vec<u32>,
@@ -111,12 +114,13 @@ impl LatticeTable {
                 block_site.push((site / LANES * LANES) as u32);
             }
         }
-        let task = cut.starts().map(|start| block_site.partition_point(|&site| (site as usize) < start));
         let mut this = Self {
             per_quantum: QUANTA / law.spacing,
             ideal: ideal(lattice),
             place: sites.iter().map(|&site| cut.place(site) as u32).collect(),
-            task: task.collect(),
+            share: BodyPart::default(),
+            local: 0..0,
+            task: Vec::new(),
             live: vec![0; block_site.len() * stencils.len()],
             far: vec![false; block_site.len()],
             force: Sums::new(cut, READ),
@@ -136,7 +140,36 @@ impl LatticeTable {
             operand: SiteColumns::new(total, 6),
         };
         this.join_all();
+        this.share(&BodyPart::whole(sites.len(), 0));
         this
+    }
+
+    /// Largest step to a neighbour, in sites.
+    fn reach(&self) -> usize {
+        self.by_shift.len() - 1
+    }
+
+    /// The blocks that add to the rows of these particles: a sum at a site is that of terms in the order of
+    /// blocks, so it needs no others.
+    fn blocks_of(&self, own: &Range<usize>) -> Range<usize> {
+        if own.is_empty() {
+            return 0..0;
+        }
+        let first = (self.site(own.start) / LANES * LANES).saturating_sub(self.reach() + LANES);
+        let end = self.site(own.end - 1) + 1;
+        let block = |site: usize| self.block_site.partition_point(|&first| (first as usize) < site);
+        block(first)..block(end)
+    }
+
+    /// The particles that these blocks read.
+    fn read_from(&self, blocks: &Range<usize>) -> Range<usize> {
+        if blocks.is_empty() {
+            return 0..0;
+        }
+        let end = self.block_site[blocks.end - 1] as usize + LANES + self.reach();
+        let particle =
+            |site: usize| self.place.partition_point(|&place| self.cut.site(place as usize) < site);
+        particle(self.block_site[blocks.start] as usize)..particle(end)
     }
 
     /// Sets the bit of every bond whose ends both hold a particle.
@@ -193,11 +226,11 @@ impl LatticeTable {
         self.cut.starts().zip(self.task.windows(2)).map(|(start, of)| (start, of[0]..of[1]))
     }
 
-    /// Blocks that add to rows in slices of the solver's particles for which `wanted` is true.
-    fn adding(&self, first: usize, wanted: &[bool]) -> Vec<bool> {
+    /// Blocks that add to rows in slices of the solver's rows for which `wanted` is true.
+    fn adding(&self, wanted: &[bool]) -> Vec<bool> {
         let is_wanted = |&(_, &site): &(usize, &u32)| {
-            let particles = self.particle[site as usize..][..LANES].iter().filter(|&&i| i != VACANT);
-            particles.into_iter().any(|&i| wanted[(first + i as usize) / LANES])
+            let mut particles = self.particle[site as usize..][..LANES].iter();
+            particles.any(|&i| self.share.is_wanted(wanted, i as usize))
         };
         let blocks = self.block_site.par_iter().enumerate().with_min_len(64).filter(is_wanted);
         let mut adding = vec![false; self.block_site.len()];
@@ -229,8 +262,8 @@ impl LatticeTable {
         read
     }
 
-    /// Writes `value(i)` of every particle to its site, in parallel over chunks of [`SITES`], or over those
-    /// that are `read`.
+    /// Writes `value(i)` of every particle that this rank reads to its site, in parallel over chunks of
+    /// [`SITES`], or over those that are `read`.
     fn scatter<T: Copy + Default + Send>(
         &self,
         columns: &mut SiteColumns<T, 3>,
@@ -240,10 +273,16 @@ impl LatticeTable {
         let [x, y, z] = columns.all_mut();
         let [x, y, z] = [x, y, z].map(|column| column.par_chunks_mut(SITES));
         let chunks = (x, y, z, self.particle.par_chunks(SITES)).into_par_iter().enumerate();
-        let chunks = chunks.filter(|&(chunk, _)| read.is_none_or(|read| read[chunk]));
+        let site = |i: usize| self.cut.site(self.place[i] as usize);
+        let local = match self.local.is_empty() {
+            true => 0..0,
+            false => site(self.local.start) / SITES..site(self.local.end - 1) / SITES + 1,
+        };
+        let chunks =
+            chunks.filter(|&(chunk, _)| local.contains(&chunk) && read.is_none_or(|read| read[chunk]));
         chunks.for_each(|(_, (x, y, z, particle))| {
             for (at, &i) in particle.iter().enumerate() {
-                if i != VACANT {
+                if self.local.contains(&(i as usize)) {
                     [x[at], y[at], z[at]] = value(i as usize);
                 }
             }
@@ -252,7 +291,8 @@ impl LatticeTable {
 }
 
 /// Cuts a column of `each` values per block into tasks.
-fn by_task<'a, T>(task: &[usize], each: usize, mut values: &'a mut [T]) -> Vec<&'a mut [T]> {
+fn by_task<'a, T>(task: &[usize], each: usize, values: &'a mut [T]) -> Vec<&'a mut [T]> {
+    let mut values = &mut values[task[0] * each..];
     let cut = |of: &[usize]| {
         let (own, rest) = std::mem::take(&mut values).split_at_mut((of[1] - of[0]) * each);
         values = rest;
@@ -280,6 +320,20 @@ fn add_block<T: BondTerm<K>, const K: usize>(
 }
 
 impl BondTable for LatticeTable {
+    fn mark_read(&self, own: Range<usize>, mark: &mut dyn FnMut(Range<usize>)) {
+        mark(self.read_from(&self.blocks_of(&own)));
+    }
+
+    fn share(&mut self, share: &BodyPart) {
+        let blocks = self.blocks_of(&share.own);
+        let starts = self.cut.starts().map(|start| {
+            self.block_site.partition_point(|&site| (site as usize) < start).clamp(blocks.start, blocks.end)
+        });
+        self.task = starts.collect();
+        self.local = self.read_from(&blocks);
+        self.share = share.clone();
+    }
+
     fn load_positions(&mut self, position: &[DVec3]) {
         let mut displacement = std::mem::take(&mut self.displacement);
         self.scatter(&mut displacement, None, |i| {
@@ -288,8 +342,11 @@ impl BondTable for LatticeTable {
         self.displacement = displacement;
     }
 
-    fn round_positions(&mut self, position: &[DVec3]) {
-        let Some(&origin) = position.get(position.len() / 2) else { return };
+    fn origin(&self) -> usize {
+        self.place.len() / 2
+    }
+
+    fn round_positions(&mut self, position: &[DVec3], origin: DVec3) {
         let per_spacing = self.per_quantum / QUANTA;
         let mut rounded = std::mem::take(&mut self.position);
         self.scatter(&mut rounded, None, |i| {
@@ -298,25 +355,44 @@ impl BondTable for LatticeTable {
         self.position = rounded;
     }
 
-    fn forces(&mut self, thresholds: Option<(&[f32], f32)>) -> Pass {
+    fn breaking_order(&self, i: usize) -> u64 {
+        // Tasks one after the other, and in a task by the first end.
+        (self.cut.task(self.site(i)) as u64) << 32 | i as u64
+    }
+
+    fn break_bond(&mut self, [i, j]: [u32; 2]) {
+        let [lower, upper] = [i, j].map(|i| self.site(i as usize));
+        if let Some(word) = self.live_word(lower, self.by_shift[upper - lower] as usize) {
+            self.live[word] &= !(1 << (lower % LANES));
+        }
+    }
+
+    fn energy(&self, i: usize) -> f64 {
+        let [.., twice] = self.force.at(self.place[i] as usize);
+        0.5 * f64::from(twice)
+    }
+
+    fn forces(&mut self, thresholds: Option<(&[f32], f32)>) -> Vec<Broken> {
         let (mut live, mut far) = (std::mem::take(&mut self.live), std::mem::take(&mut self.far));
         let mut force = std::mem::take(&mut self.force);
         let live_of = by_task(&self.task, self.stencils.len(), &mut live);
         let far_of = by_task(&self.task, 1, &mut far);
         let items = self.tasks().zip(live_of).zip(far_of);
-        let items = items.map(|(((start, blocks), live), far)| Some((start, blocks, live, far))).collect();
+        let items = items
+            .map(|(((start, blocks), live), far)| (!blocks.is_empty()).then_some((start, blocks, live, far)));
+        let items = items.collect();
         let thresholds = thresholds.map(|(of, least)| Thresholds { of, least, particle: &self.particle });
         type Item<'a> = (usize, Range<usize>, &'a mut [u16], &'a mut [bool]);
-        let passes = force.collect(
+        let broken = force.collect(
             ForceTerm::<Corrected, LeastRecorded>::NONE,
             ForceTerm::<Corrected, LeastRecorded>::with,
             items,
             |(start, blocks, live, far): Item<'_>, mut sums| {
-                let mut pass = Pass::default();
+                let mut broken = Vec::new();
                 let live = live.chunks_mut(self.stencils.len().max(1));
                 for ((block, live), far) in blocks.zip(live).zip(far) {
                     let geometry = self.geometry(block);
-                    let broken = &mut pass.broken;
+                    let broken = &mut broken;
                     macro_rules! add {
                         ($corrections:ident, $least:ident) => {{
                             let (is_far, thresholds) = (false, thresholds);
@@ -337,31 +413,28 @@ impl BondTable for LatticeTable {
                         (true, false) => add!(Corrected, LeastIgnored),
                         (true, true) => add!(Corrected, LeastRecorded),
                     };
-                    let twice = sixteen(sums[4], geometry.site - start).map(f64::from);
-                    pass.energy += 0.5 * twice.iter().sum::<f64>();
                 }
-                pass.broken.sort_unstable_by_key(|bond| bond.ends);
-                pass
+                broken.sort_unstable_by_key(|bond: &Broken| bond.ends);
+                broken
             },
         );
         (self.live, self.far, self.force) = (live, far, force);
-        passes.into_iter().fold(Pass::default(), |mut total, mut pass| {
-            total.energy += pass.energy;
-            total.broken.append(&mut pass.broken);
-            total
-        })
+        broken.concat()
     }
 
     fn update_diagonal(&mut self) {
         let mut diagonal = self.diagonal.take().unwrap_or_else(|| Sums::new(self.cut, READ));
         let mut all = std::mem::take(&mut self.coefficient);
-        all.resize(self.live.len(), [0; LANES]);
+        if all.len() != self.live.len() {
+            all = vec![[0; LANES]; self.live.len()];
+        }
         let items = self.tasks().zip(by_task(&self.task, self.stencils.len(), &mut all));
+        let items = items.map(|item| (!item.0.1.is_empty()).then_some(item));
         type Item<'a> = ((usize, Range<usize>), &'a mut [[Coefficient; LANES]]);
         diagonal.collect(
             DiagonalTerm::<Corrected, AnyStrain>::NONE,
             DiagonalTerm::<Corrected, AnyStrain>::with,
-            items.map(Some).collect(),
+            items.collect(),
             |((start, blocks), coefficient): Item<'_>, mut sums| {
                 let coefficient = coefficient.chunks_mut(self.stencils.len().max(1));
                 for (block, coefficient) in blocks.zip(coefficient) {
@@ -389,28 +462,29 @@ impl BondTable for LatticeTable {
         (self.diagonal, self.coefficient) = (Some(diagonal), all);
     }
 
-    fn multiply(&mut self, u: Vector<'_>, first: usize, wanted: Option<&[bool]>) -> f64 {
+    fn multiply(&mut self, u: Vector<'_>, scale: f64, wanted: Option<&[bool]>) {
         let mut operand = std::mem::take(&mut self.operand);
-        let adding = wanted.map(|wanted| self.adding(first, wanted));
+        let adding = wanted.map(|wanted| self.adding(wanted));
         let read = adding.as_ref().map(|adding| self.read_by(adding));
         let read = read.as_deref();
-        let (scale, rounded) = match u {
+        // The places of neighbours follow each other, like those of particles that are read.
+        let at = self.local.start;
+        let place = self.share.place(at).unwrap_or_default();
+        let rounded = match u {
             Vector::Exact(u) => {
-                let own = &u[first..first + self.place.len()];
-                let scale = scale_of(own);
-                self.scatter(&mut operand, read, |i| (own[i] * scale).to_array().map(whole));
-                (scale, false)
+                self.scatter(&mut operand, read, |i| (u[place + (i - at)] * scale).to_array().map(whole));
+                false
             }
             Vector::Rounded(u) => {
-                self.scatter(&mut operand, read, |i| u.get(first + i).map(|u| u.to_bits() as i32));
-                (1.0, true)
+                self.scatter(&mut operand, read, |i| u.get(place + (i - at)).map(|u| u.to_bits() as i32));
+                true
             }
         };
         self.operand = operand;
         let mut image = std::mem::take(&mut self.image);
         let is_adding = |block: usize| adding.as_ref().is_none_or(|adding| adding[block]);
         let items = self.tasks().map(|(start, blocks)| {
-            let any = adding.is_none() || blocks.clone().any(is_adding);
+            let any = blocks.clone().any(is_adding);
             any.then_some((start, blocks))
         });
         let (with, none) =
@@ -457,7 +531,6 @@ impl BondTable for LatticeTable {
             }
         });
         self.image = image;
-        1.0 / scale
     }
 
     fn force(&self, i: usize) -> ([f32; 3], f32) {
@@ -465,9 +538,9 @@ impl BondTable for LatticeTable {
         ([x, y, z], least)
     }
 
-    fn set_forces(&self, unit: f64, force: &mut [DVec3]) {
+    fn set_forces(&self, first: usize, unit: f64, force: &mut [DVec3]) {
         let [x, y, z, ..] = self.force.all();
-        let particles = force.par_iter_mut().zip(&self.place).with_min_len(CHUNK * CHUNKS_PER_TASK);
+        let particles = force.par_iter_mut().zip(&self.place[first..]).with_min_len(CHUNK * CHUNKS_PER_TASK);
         particles.for_each(|(force, &place)| {
             let place = place as usize;
             *force = vector([x[place], y[place], z[place]]) * unit;

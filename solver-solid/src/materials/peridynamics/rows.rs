@@ -18,7 +18,7 @@ use rayon::prelude::*;
 
 use super::law::Law;
 use super::stretch::{BondStiffness, SERIES_MAX, elongation_share};
-use super::table::{Bond, BondTable, Broken, Pass, QUANTA, scale_of, vector};
+use super::table::{BodyPart, Bond, BondTable, Broken, QUANTA, vector};
 use super::variants::{
     AnyStrain, Corrected, FloatBits, LeastIgnored, LeastRecorded, SmallStrain, Uncorrected, WholeNumbers,
 };
@@ -45,6 +45,11 @@ pub(crate) struct RowTable {
     /// The particle in each slot, and the slot of each particle.
     order: Vec<u32>,
     slot: Vec<u32>,
+    part: BodyPart,
+    /// The place of the particle in each slot, if its value is held.
+    place: Vec<Option<u32>>,
+    /// True for clusters that hold a particle of this rank.
+    is_own: Vec<bool>,
     /// Start of each cluster's neighbours and bonds, and the ends. After the bonds of each cluster there is
     /// room for [`LANES`] more, as many as a loop may touch.
     start: Vec<[usize; 2]>,
@@ -94,11 +99,15 @@ impl RowTable {
             force: vec![Forces::default(); bonds.len()],
             diagonal: vec![Default::default(); bonds.len()],
             image: vec![Default::default(); bonds.len()],
+            part: BodyPart::default(),
+            place: Vec::new(),
+            is_own: Vec::new(),
             order,
             slot,
             start,
         };
         drop(bonds);
+        this.share(&BodyPart::whole(position.len(), 0));
         this.load_positions(position);
         let Self { neighbours, inverse_rest, record, start, .. } = &mut this;
         let clusters = split(inverse_rest, start, 1).into_par_iter().zip(start.par_windows(2)).enumerate();
@@ -161,10 +170,19 @@ impl RowTable {
         f32::from_bits(self.record[slot][3] as u32)
     }
 
-    /// Sets the vector to multiply.
+    /// Sets the vector to multiply, by place.
     fn set_operand(&mut self, u: impl Fn(usize) -> [i32; 3] + Sync) {
-        let slots = self.pair.par_iter_mut().zip(&self.order).with_min_len(4096);
-        slots.for_each(|(pair, &i)| pair[OPERAND..][..3].copy_from_slice(&u(i as usize)));
+        let slots = self.pair.par_iter_mut().zip(&self.place).with_min_len(4096);
+        slots.for_each(|(pair, place)| {
+            if let Some(place) = *place {
+                pair[OPERAND..][..3].copy_from_slice(&u(place as usize));
+            }
+        });
+    }
+
+    /// The particles in a cluster.
+    fn particles(&self, cluster: usize) -> impl Iterator<Item = usize> + Clone {
+        self.order[cluster * CLUSTER..].iter().take(CLUSTER).map(|&i| i as usize)
     }
 
     /// Forces on a cluster. Extremes are as they are if thresholds rise or any double strain is above
@@ -306,67 +324,117 @@ fn bonds_of_clusters(position: &[DVec3], reach: f64) -> Vec<Vec<NeighbourBlock>>
 }
 
 impl BondTable for RowTable {
+    fn mark_read(&self, own: Range<usize>, mark: &mut dyn FnMut(Range<usize>)) {
+        for cluster in 0..self.force.len() {
+            if !self.particles(cluster).any(|i| own.contains(&i)) {
+                continue;
+            }
+            let neighbours = self.rows(cluster).neighbours.iter().flat_map(|of| of.slot);
+            for slot in (cluster * CLUSTER..).take(CLUSTER).chain(neighbours.map(|slot| slot as usize)) {
+                if let Some(&i) = self.order.get(slot) {
+                    mark(i as usize..i as usize + 1);
+                }
+            }
+        }
+    }
+
+    fn share(&mut self, share: &BodyPart) {
+        let place = |&i: &u32| share.place(i as usize).map(|place| place as u32);
+        self.place = self.order.iter().map(place).collect();
+        let is_own = |cluster: usize| self.particles(cluster).any(|i| share.own.contains(&i));
+        self.is_own = (0..self.force.len()).map(is_own).collect();
+        self.part = share.clone();
+    }
+
     fn load_positions(&mut self, position: &[DVec3]) {
         let per_quantum = self.per_quantum;
-        self.record.par_iter_mut().zip(&self.order).with_min_len(4096).for_each(|(record, &i)| {
+        let slots = self.record.par_iter_mut().zip(self.order.par_iter().zip(&self.place));
+        slots.with_min_len(4096).filter(|(_, (_, place))| place.is_some()).for_each(|(record, (&i, _))| {
             for axis in 0..3 {
                 record[axis] = quantise(position[i as usize][axis], per_quantum);
             }
         });
     }
 
-    fn forces(&mut self, thresholds: Option<(&[f32], f32)>) -> Pass {
+    fn breaking_order(&self, i: usize) -> u64 {
+        self.slot[i].into()
+    }
+
+    fn break_bond(&mut self, [i, j]: [u32; 2]) {
+        for (i, j) in [(i, j), (j, i)] {
+            self.cut(i as usize, &|other| other == j);
+        }
+    }
+
+    fn energy(&self, i: usize) -> f64 {
+        let (cluster, lane) = self.place_of(i);
+        f64::from(self.force[cluster].energy[lane])
+    }
+
+    fn origin(&self) -> usize {
+        self.order.first().map_or(0, |&i| i as usize)
+    }
+
+    fn round_positions(&mut self, _position: &[DVec3], origin: DVec3) {
+        let own = origin.to_array().map(|length| quantise(length, self.per_quantum));
+        let origin = [own[0], own[1], own[2], 0];
+        let unit = 1.0 / (UNIT * QUANTA as f32);
+        let slots = self.pair.par_iter_mut().zip(self.record.par_iter().zip(&self.place)).with_min_len(4096);
+        slots.filter(|(_, (_, place))| place.is_some()).for_each(|(pair, (record, _))| {
+            let place = difference(record, &origin).map(|x| (x * unit).to_bits() as i32);
+            pair[..3].copy_from_slice(&place);
+        });
+    }
+
+    fn forces(&mut self, thresholds: Option<(&[f32], f32)>) -> Vec<Broken> {
         let mut inverse_rest = std::mem::take(&mut self.inverse_rest);
         let mut force = std::mem::take(&mut self.force);
         let bonds = split(&mut inverse_rest, &self.start, CHUNK);
         let limit = thresholds.map_or(f32::INFINITY, |(_, limit)| limit);
-        let passes: Vec<Pass> = force
+        let broken: Vec<Vec<Broken>> = force
             .par_chunks_mut(CHUNK)
             .zip(bonds)
             .enumerate()
             .map(|(chunk, (force, mut bonds))| {
-                let mut pass = Pass::default();
+                let mut broken = Vec::new();
                 for (cluster, force) in (chunk * CHUNK..).zip(force) {
                     let (rows, inverse_rest) =
                         (self.rows(cluster), take(&mut bonds, self.bonds(cluster).len()));
+                    if !self.is_own[cluster] {
+                        continue;
+                    }
                     *force = self.forces_of(rows, inverse_rest, limit);
                     if let Some((thresholds, _)) = thresholds
                         && force.largest.iter().any(|&largest| largest > limit)
                     {
                         for lane in (0..CLUSTER).filter(|&lane| force.largest[lane] > limit) {
                             let slot = cluster * CLUSTER + lane;
-                            self.break_bonds(slot, inverse_rest, thresholds, &mut pass.broken);
+                            self.break_bonds(slot, inverse_rest, thresholds, &mut broken);
                         }
                         *force = forces(rows, inverse_rest);
                     }
-                    pass.energy += force.energy.iter().map(|&energy| f64::from(energy)).sum::<f64>();
                 }
-                pass
+                broken
             })
             .collect();
         (self.inverse_rest, self.force) = (inverse_rest, force);
-        passes.into_iter().fold(Pass::default(), |mut total, mut pass| {
-            total.energy += pass.energy;
-            total.broken.append(&mut pass.broken);
-            total
-        })
+        broken.concat()
     }
 
     fn update_diagonal(&mut self) {
-        let origin = self.record.first().copied().unwrap_or_default();
-        let unit = 1.0 / (UNIT * QUANTA as f32);
-        self.pair.par_iter_mut().zip(&self.record).with_min_len(4096).for_each(|(pair, record)| {
-            let place = difference(record, &origin).map(|x| (x * unit).to_bits() as i32);
-            pair[..3].copy_from_slice(&place);
-        });
         let mut is_near = std::mem::take(&mut self.is_near);
         let (mut coefficient, mut diagonal) =
             (std::mem::take(&mut self.coefficient), std::mem::take(&mut self.diagonal));
-        coefficient.resize(self.inverse_rest.len(), 0);
+        if coefficient.len() != self.inverse_rest.len() {
+            coefficient = vec![0; self.inverse_rest.len()];
+        }
         let clusters = diagonal.par_iter_mut().zip(split(&mut coefficient, &self.start, 1)).enumerate();
         clusters
             .with_min_len(CHUNK)
             .map(|(cluster, (diagonal, coefficient))| {
+                if !self.is_own[cluster] {
+                    return false;
+                }
                 let (rows, inverse_rest) = (self.rows(cluster), &self.inverse_rest[self.bonds(cluster)]);
                 let (blocks, is_near) = if self.force[cluster].is_far() {
                     lanes::run(KernelTask(DiagonalKernel::<AnyStrain>::new(rows, inverse_rest, coefficient)))
@@ -384,25 +452,21 @@ impl BondTable for RowTable {
         (self.coefficient, self.diagonal, self.is_near) = (coefficient, diagonal, is_near);
     }
 
-    fn multiply(&mut self, u: Vector<'_>, first: usize, wanted: Option<&[bool]>) -> f64 {
-        let (scale, rounded) = match u {
+    fn multiply(&mut self, u: Vector<'_>, scale: f64, wanted: Option<&[bool]>) {
+        let rounded = match u {
             Vector::Exact(u) => {
-                let own = &u[first..first + self.order.len()];
-                let scale = scale_of(own);
-                self.set_operand(|i| (own[i] * scale).to_array().map(whole));
-                (scale, false)
+                self.set_operand(|place| (u[place] * scale).to_array().map(whole));
+                false
             }
             Vector::Rounded(u) => {
-                self.set_operand(|i| u.get(first + i).map(|u| u.to_bits() as i32));
-                (1.0, true)
+                self.set_operand(|place| u.get(place).map(|u| u.to_bits() as i32));
+                true
             }
         };
         let mut image = std::mem::take(&mut self.image);
         image.par_iter_mut().enumerate().with_min_len(CHUNK).for_each(|(cluster, image)| {
-            let particles = self.order[cluster * CLUSTER..].iter().take(CLUSTER);
-            let is_wanted =
-                |wanted: &[bool]| particles.clone().any(|&i| wanted[(first + i as usize) / LANES]);
-            if !wanted.is_none_or(is_wanted) {
+            let is_wanted = |wanted: &[bool]| self.particles(cluster).any(|i| self.part.is_wanted(wanted, i));
+            if !(self.is_own[cluster] && wanted.is_none_or(is_wanted)) {
                 return;
             }
             let (rows, bonds) = (self.rows(cluster), self.bonds(cluster));
@@ -430,7 +494,6 @@ impl BondTable for RowTable {
                 };
         });
         self.image = image;
-        1.0 / scale
     }
 
     fn force(&self, i: usize) -> ([f32; 3], f32) {
@@ -439,8 +502,8 @@ impl BondTable for RowTable {
         (of.force.map(|axis| axis[lane]), of.least[lane])
     }
 
-    fn set_forces(&self, unit: f64, force: &mut [DVec3]) {
-        force.par_iter_mut().zip(&self.slot).with_min_len(4096).for_each(|(force, &slot)| {
+    fn set_forces(&self, first: usize, unit: f64, force: &mut [DVec3]) {
+        force.par_iter_mut().zip(&self.slot[first..]).with_min_len(4096).for_each(|(force, &slot)| {
             let of = &self.force[slot as usize / CLUSTER].force;
             *force = vector(of.map(|axis| axis[slot as usize % CLUSTER])) * unit;
         });

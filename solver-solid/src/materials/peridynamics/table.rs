@@ -4,10 +4,12 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use amalgam_particles::DVec3;
+use amalgam_particles::lanes::LANES;
+use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
 use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
-use crate::linear::fixed::operand_scale;
+use crate::linear::partition::Partition;
 use crate::linear::vectors::{Slice, Vector};
 
 /// Lengths are whole numbers of quanta in the hot loops: this many a spacing. The difference of two positions
@@ -26,8 +28,57 @@ pub(crate) struct Bond {
     pub(crate) stiffness: f64,
 }
 
+/// The part of a body that a rank computes, and where it finds the values of particles. Particles are counted
+/// from 0 in the body.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BodyPart {
+    /// The particles that this rank has.
+    pub(crate) own: Range<usize>,
+    /// The row of the first of them.
+    pub(crate) row: usize,
+    /// Particles whose values this rank holds, in runs, each with the place of its first particle.
+    pub(crate) held: Vec<(Range<usize>, usize)>,
+}
+
+impl BodyPart {
+    /// A body of so many particles that is whole, from this row on.
+    pub(crate) fn whole(count: usize, row: usize) -> Self {
+        Self { own: 0..count, row, held: vec![(0..count, row)] }
+    }
+
+    /// This rank's part of the particles from `first` on.
+    pub(crate) fn new(partition: &Partition, first: usize, count: usize) -> Self {
+        let rows = partition.own();
+        let inside = |i: usize| i.clamp(first, first + count);
+        let own = inside(rows.start) - first..inside(rows.end) - first;
+        let mut held: Vec<(Range<usize>, usize)> = Vec::new();
+        for i in 0..count {
+            let Some(place) = partition.place(first + i).map(|place| place as usize) else { continue };
+            match held.last_mut() {
+                Some((run, start)) if run.end == i && *start + run.len() == place => run.end += 1,
+                _ => held.push((i..i + 1, place)),
+            }
+        }
+        let row = inside(rows.start).saturating_sub(rows.start).min(rows.len());
+        Self { own, row, held }
+    }
+
+    /// The place of a particle, if its value is held.
+    pub(crate) fn place(&self, i: usize) -> Option<usize> {
+        let run = self.held.partition_point(|(run, _)| run.end <= i);
+        let (run, place) = self.held.get(run).filter(|(run, _)| run.contains(&i))?;
+        Some(place + (i - run.start))
+    }
+
+    /// True if `wanted` is true for the slice of rows in which a particle of this rank is.
+    pub(crate) fn is_wanted(&self, wanted: &[bool], i: usize) -> bool {
+        self.own.contains(&i) && wanted[(self.row + i - self.own.start) / LANES]
+    }
+}
+
 /// A bond that breaks.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
 pub(crate) struct Broken {
     /// Its ends, by index in the body, the lower one first.
     pub(crate) ends: [u32; 2],
@@ -35,49 +86,63 @@ pub(crate) struct Broken {
     pub(crate) force: [f32; 3],
 }
 
-/// The result of a pass over all bonds.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Pass {
-    /// Energy, in unit stiffness x quanta^2.
-    pub(crate) energy: f64,
-    /// Bonds that broke.
-    pub(crate) broken: Vec<Broken>,
-}
-
 /// The bonds of one body. Particles are counted from 0 in the body; forces are in unit stiffness x quanta.
 ///
 /// Rows store each bond at both of its ends, so that a particle only gathers, and both ends come to the same
 /// numbers: a difference has the same magnitude from either side. Lattices compute each bond once for both.
+///
+/// All ranks have the layout of the whole body and know which bonds live. Each computes the rows of its own
+/// particles only, and what is stored beside them is of use at these rows only.
 pub(crate) trait BondTable: Send + Sync {
+    /// Marks the particles whose values the rows of these particles read.
+    fn mark_read(&self, own: Range<usize>, mark: &mut dyn FnMut(Range<usize>));
+
+    /// Computes only the rows of this part from here on.
+    fn share(&mut self, share: &BodyPart);
+
     /// Takes positions [m].
     fn load_positions(&mut self, position: &[DVec3]);
 
     /// Forces at the positions. With `thresholds`, the largest double strain (`stretch.rs`) of each
     /// particle's bonds, a bond above that of either end breaks first and has no force; the number beside
-    /// them is the least of them.
-    fn forces(&mut self, thresholds: Option<(&[f32], f32)>) -> Pass;
+    /// them is the least of them. Returns the bonds that broke at rows that are computed.
+    fn forces(&mut self, thresholds: Option<(&[f32], f32)>) -> Vec<Broken>;
+
+    /// Bonds that break at once stand in the order of this number of their first ends, and bonds of one first
+    /// end as [`Self::forces`] returns them.
+    fn breaking_order(&self, i: usize) -> u64;
+
+    /// Breaks a bond, if it lives.
+    fn break_bond(&mut self, ends: [u32; 2]);
+
+    /// The particle against which rounded positions are measured.
+    fn origin(&self) -> usize;
 
     /// Takes the positions [m], those of [`Self::load_positions`], once more, as products with rounded
-    /// vectors want them.
-    fn round_positions(&mut self, _position: &[DVec3]) {}
+    /// vectors want them: against that of [`Self::origin`].
+    fn round_positions(&mut self, position: &[DVec3], origin: DVec3);
 
     /// Diagonal blocks of the stiffness at the positions.
     fn update_diagonal(&mut self);
 
-    /// Multiplies the stiffness at the positions with `u`, in which the body's particles begin at `first`;
-    /// the unit of [`Self::product`] that comes out. With a rounded `u` the stiffness is rounded too, to the
-    /// sixth digit, and [`Self::round_positions`] and [`Self::update_diagonal`] come first. If `wanted` is
-    /// given, only rows matter in slices of the solver's particles for which it is true.
-    fn multiply(&mut self, u: Vector<'_>, first: usize, wanted: Option<&[bool]>) -> f64;
+    /// Multiplies the stiffness at the positions with `u`, which has a value per place; an exact one is
+    /// rounded to whole numbers after multiplication by `scale`. With a rounded `u` the stiffness is rounded
+    /// too, to the sixth digit, and [`Self::round_positions`] and [`Self::update_diagonal`] come first. If
+    /// `wanted` is given, only rows matter in slices of the solver's rows for which it is true.
+    fn multiply(&mut self, u: Vector<'_>, scale: f64, wanted: Option<&[bool]>);
+
+    /// Half of the energy of the bonds of particle `i`, or, on a lattice, the energy of its bonds to higher
+    /// particles, in unit stiffness x quanta^2.
+    fn energy(&self, i: usize) -> f64;
 
     /// Force on particle `i`, and the least double strain of its bonds, infinite without any; of use only if
     /// the law lets thresholds rise.
     fn force(&self, i: usize) -> ([f32; 3], f32);
 
-    /// Forces on all particles, times `unit`.
-    fn set_forces(&self, unit: f64, force: &mut [DVec3]) {
+    /// Forces on the particles from `first` on, times `unit`.
+    fn set_forces(&self, first: usize, unit: f64, force: &mut [DVec3]) {
         force.par_iter_mut().enumerate().with_min_len(CHUNK * CHUNKS_PER_TASK).for_each(|(i, force)| {
-            *force = vector(self.force(i).0) * unit;
+            *force = vector(self.force(first + i).0) * unit;
         });
     }
 
@@ -123,8 +188,7 @@ pub(super) fn vector(v: [f32; 3]) -> DVec3 {
     DVec3::from_array(v.map(f64::from))
 }
 
-/// The factor that brings the components of `u` into 30 bits.
-pub(super) fn scale_of(u: &[DVec3]) -> f64 {
-    let largest = u.par_iter().with_min_len(4096).map(|u| u.abs().max_element());
-    operand_scale(largest.reduce(|| 0.0, f64::max))
+/// The largest component of a vector, by magnitude.
+pub(super) fn largest(u: &[DVec3]) -> f64 {
+    u.par_iter().with_min_len(4096).map(|u| u.abs().max_element()).reduce(|| 0.0, f64::max)
 }

@@ -7,11 +7,13 @@
 //! rounded operator is symmetric as well.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{self, LANES, Lanes, Sixteen, Task};
 use rayon::prelude::*;
 
+use crate::linear::partition::Partition;
 use crate::linear::vectors::{Columns, Slice, picked, sixteen};
 
 /// Lanes that a run must have springs in to be one.
@@ -33,9 +35,11 @@ enum Other {
 /// No spring.
 const NONE: u32 = u32::MAX;
 
-/// All springs of a solver.
+/// The springs of a rank's particles. Other ends are places (`partition.rs`), slices are of rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slices {
+    /// The slices of places before the first row's.
+    before: usize,
     /// First entry of each slice, and the end.
     start: Vec<u32>,
     /// The other ends of each entry.
@@ -103,6 +107,53 @@ impl Slices {
         this
     }
 
+    /// The slices of this rank. `spring` is the new number of a spring.
+    pub(crate) fn part(&self, partition: &Partition, spring: impl Fn(u32) -> u32) -> Self {
+        let own = partition.own().start / LANES..partition.own().end.div_ceil(LANES);
+        // The padding of an entry may be anywhere.
+        let place = |index: u32| partition.place(index as usize).unwrap_or(partition.first_place() as u32);
+        let mut this = Self {
+            before: partition.first_place() / LANES,
+            start: vec![0],
+            grounding: vec![[0.0; LANES]; own.len()],
+            operand: Columns::new(partition.places()),
+            ..Self::default()
+        };
+        for slice in own {
+            for entry in self.entries(slice) {
+                let springs = self.springs[entry].map(|of| if of == NONE { NONE } else { spring(of) });
+                let other = match self.others[entry] {
+                    Other::Run(at) => Other::Run(place(at)),
+                    Other::Scattered(index) => {
+                        this.neighbours.push(self.neighbours[index as usize].map(place));
+                        Other::Scattered(this.neighbours.len() as u32 - 1)
+                    }
+                };
+                this.push(other, springs);
+            }
+            this.start.push(this.others.len() as u32);
+        }
+        this.exact = vec![[[0.0; LANES]; 4]; this.others.len()];
+        this.rounded = vec![[[0.0; LANES]; 4]; this.others.len()];
+        this
+    }
+
+    /// Marks the slices of particles that products with these slices of rows read.
+    pub(crate) fn mark_read(&self, rows: Range<usize>, read: &mut [bool]) {
+        for other in rows.flat_map(|slice| &self.others[self.entries(slice)]) {
+            match *other {
+                Other::Run(at) => {
+                    // Two slices that follow each other, and stay so among those that a rank holds.
+                    read[at as usize / LANES] = true;
+                    read[(at as usize).div_ceil(LANES)] = true;
+                }
+                Other::Scattered(index) => {
+                    self.neighbours[index as usize].iter().for_each(|&i| read[i as usize / LANES] = true);
+                }
+            }
+        }
+    }
+
     fn push(&mut self, other: Other, springs: [u32; LANES]) {
         self.others.push(other);
         self.springs.push(springs);
@@ -145,7 +196,7 @@ impl Slices {
     }
 
     #[inline(always)]
-    fn entries(&self, slice: usize) -> std::ops::Range<usize> {
+    fn entries(&self, slice: usize) -> Range<usize> {
         self.start[slice] as usize..self.start[slice + 1] as usize
     }
 }
@@ -165,7 +216,7 @@ impl Task for AddRounded<'_> {
         let Slices { others, rounded, neighbours, grounding, .. } = self.slices;
         let [x, y, z] = &self.u.axes;
         for (slice, image) in (self.first..).zip(self.image) {
-            let at = slice * LANES;
+            let at = (self.slices.before + slice) * LANES;
             let own = [L::load(sixteen(x, at)), L::load(sixteen(y, at)), L::load(sixteen(z, at))];
             let ground = L::load(&grounding[slice]);
             let mut sum = [
@@ -214,7 +265,8 @@ impl Task for AddExact<'_> {
         let Slices { others, exact, neighbours, operand, .. } = self.slices;
         let [x, y, z] = &operand.axes;
         for (slice, image) in (self.first..).zip(self.image.chunks_mut(LANES)) {
-            let own = [sixteen(x, slice * LANES), sixteen(y, slice * LANES), sixteen(z, slice * LANES)];
+            let at = (self.slices.before + slice) * LANES;
+            let own = [sixteen(x, at), sixteen(y, at), sixteen(z, at)];
             let mut sum = Slice::<f64>::default();
             let entries = self.slices.entries(slice);
             for (other, [a, b, c, transverse]) in others[entries.clone()].iter().zip(&exact[entries]) {

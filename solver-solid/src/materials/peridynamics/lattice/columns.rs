@@ -74,6 +74,11 @@ impl Cut {
         (0..=self.tasks).map(move |task| task * length)
     }
 
+    /// The task of a site.
+    pub(super) fn task(&self, site: usize) -> usize {
+        site / self.length
+    }
+
     /// Place of a site in sums.
     pub(super) fn place(&self, site: usize) -> usize {
         site + site / self.length * self.spill

@@ -34,9 +34,9 @@ fn table(correction: bool) -> LatticeTable {
     };
     let position: Vec<DVec3> = points.iter().enumerate().map(|(i, x)| shaken(i, x)).collect();
     table.load_positions(&position);
-    table.round_positions(&position);
+    table.round_positions(&position, position[position.len() / 2]);
     table.forces(None);
-    table.multiply(Vector::Exact(&position), 0, None);
+    table.multiply(Vector::Exact(&position), 1e6, None);
     table
 }
 

@@ -1,0 +1,232 @@
+//! Springs and bonds cut among ranks: every result is to the byte that of one rank, and snapshots go on with
+//! any number.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+use support::process::{Folder, stderr};
+
+/// The hash of the last state with the account of contacts; frames with surfaces and tables of probes, by name.
+type Results = ([Value; 2], BTreeMap<String, Vec<u8>>);
+
+/// Two layers of cloth that fall onto each other under a drop of water: groups of one cloth, of two and with
+/// water, and triangles and springs across ranks. The cloth has eight chunks of rows.
+const CLOTH: &str = "
+[scene]
+name = 'cloth'
+[domain]
+min = [-0.15, -0.15, 0.0]
+max = [0.15, 0.15, 0.32]
+[time]
+duration = 0.012
+frame_interval = 0.006
+dt_max = 1e-3
+[[participants]]
+name = 'cloth'
+solver = 'solid'
+[participants.settings]
+method = 'mass-spring'
+self_collision = true
+[[participants.settings.bodies]]
+type = 'sheet'
+corner = [-0.1, -0.1, 0.1]
+edge_u = [0.2, 0.0, 0.0]
+edge_v = [0.0, 0.2, 0.0]
+spacing = 0.004
+area_density = 0.4
+structural_stiffness = 300.0
+damping_ratio = 0.1
+pinned = 'edges'
+[[participants.settings.bodies]]
+type = 'sheet'
+corner = [-0.062, -0.058, 0.105]
+edge_u = [0.12, 0.0, 0.0]
+edge_v = [0.0, 0.12, 0.0]
+spacing = 0.004
+area_density = 0.4
+structural_stiffness = 300.0
+damping_ratio = 0.1
+velocity = [0.0, 0.0, -0.5]
+[[participants]]
+name = 'water'
+solver = 'fluid'
+[participants.settings]
+method = 'sph'
+spacing = 0.01
+[[participants.settings.shapes]]
+type = 'sphere'
+center = [0.0, 0.0, 0.155]
+radius = 0.04
+velocity = [0.0, 0.0, -1.5]
+[[probes]]
+name = 'crossings'
+quantity = 'crossings'
+sheet = 'cloth'
+of = 'water'
+[output.surfaces.cloth]
+";
+
+/// A plate that a heavy ball breaks, and a block that flies against the plate. They have five chunks of rows.
+const PLATE: &str = "
+[scene]
+name = 'plate'
+seed = 3
+[domain]
+min = [-0.7, -1.0, -1.0]
+max = [0.7, 1.0, 1.0]
+[time]
+duration = 0.012
+frame_interval = 0.004
+dt_max = 5e-4
+[[participants]]
+name = 'plate'
+solver = 'solid'
+[participants.settings]
+method = 'peridynamics'
+tolerance = 1e-6
+self_collision = true
+[[participants.settings.bodies]]
+type = 'peridynamic'
+shape = { type = 'box', min = [-0.2, -0.2, 0.0], max = [0.2, 0.2, 0.24] }
+spacing = 0.03
+density = 1200
+young_modulus = 1e8
+fracture_energy = 9
+strength_scatter = 0.1
+surface_correction = true
+held = [{ min = [-1, -1, -1], max = [1, 1, 0.05] }]
+[[participants.settings.bodies]]
+type = 'peridynamic'
+shape = { type = 'box', min = [-0.2, 0.3, 0.0], max = [0.2, 0.7, 0.2] }
+spacing = 0.03
+density = 1200
+young_modulus = 1e8
+fracture_energy = 9
+threshold_rise = 0.25
+velocity = [0, -20, 0]
+[[participants]]
+name = 'ball'
+solver = 'solid'
+[participants.settings]
+method = 'peridynamics'
+tolerance = 1e-6
+[[participants.settings.bodies]]
+type = 'peridynamic'
+shape = { type = 'sphere', center = [0.0, -0.35, 0.12], radius = 0.12 }
+spacing = 0.04
+density = 24000
+young_modulus = 1e9
+velocity = [0, 10, 0]
+[output.surfaces.plate]
+";
+
+fn results(folder: &Folder) -> Results {
+    let mut files = BTreeMap::new();
+    for part in ["frames", "probes", "surfaces"] {
+        let Ok(entries) = fs::read_dir(folder.out().join(part)) else { continue };
+        for path in entries.map(|entry| entry.expect("an entry").path()) {
+            let name = path.file_name().expect("a name").to_str().expect("UTF-8").to_string();
+            files.insert(name, fs::read(&path).expect("reads"));
+        }
+    }
+    let summary = folder.summary();
+    (["state_hash", "contacts"].map(|key| summary[key].clone()), files)
+}
+
+fn run(scene: &str, arguments: &[&str]) -> Results {
+    let folder = Folder::new();
+    let scene = folder.scene(scene);
+    let output = folder.run(&scene, &[&["--quiet", "--transport=in-process"], arguments].concat());
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    results(&folder)
+}
+
+#[track_caller]
+fn assert_same(one: &Results, other: &Results, what: &str) {
+    assert_eq!(one.0, other.0, "{what}");
+    for (name, bytes) in &one.1 {
+        assert!(other.1.get(name) == Some(bytes), "{what}: {name} differs");
+    }
+}
+
+/// The same results for these numbers of ranks of a participant.
+#[track_caller]
+fn assert_same_on_ranks(scene: &str, arguments: &[&str], participant: &str, numbers: &[usize]) -> Results {
+    let one = run(scene, arguments);
+    for number in numbers {
+        let ranks = format!("--ranks={participant}={number}");
+        let other = run(scene, &[arguments, &[&ranks]].concat());
+        assert_same(&one, &other, &format!("{ranks} {arguments:?}"));
+    }
+    one
+}
+
+/// Four ranks stop at a checkpoint, and others go on.
+fn assert_goes_on(scene: &str, participant: &str, step: u64) {
+    let expected = run(scene, &[]);
+    for ranks in [1, 8] {
+        let folder = Folder::new();
+        let scene = folder.scene(scene);
+        let four = format!("--ranks={participant}=4");
+        let every = format!("--checkpoint-every={step}steps");
+        let output = folder.run(&scene, &["--quiet", &four, &every, "--keep-checkpoints=100"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));
+        let (from, ranks) = (format!("--from={step}"), format!("--ranks={participant}={ranks}"));
+        command.arg("resume").arg(folder.out()).args(["--quiet", &from, &ranks]);
+        let output = command.current_dir(folder.path()).output().expect("amalgam runs");
+        assert!(output.status.success(), "{ranks}: {}", stderr(&output));
+        assert_same(&expected, &results(&folder), &format!("4 ranks, then {ranks}"));
+    }
+}
+
+#[test]
+fn a_cloth_under_water_is_the_same_on_any_number_of_ranks() {
+    let ([_, contacts], files) = assert_same_on_ranks(CLOTH, &[], "cloth", &[2, 3, 5, 8]);
+    assert!(contacts["group_size_max"].as_u64() > Some(2), "{contacts}");
+    assert!(files.len() > 4, "{:?}", files.keys());
+}
+
+#[test]
+fn a_cloth_under_the_contact_law_is_the_same_on_ranks() {
+    assert_same_on_ranks(CLOTH, &["--set=coupling.method=contact-law"], "cloth", &[3]);
+}
+
+#[test]
+fn other_integrators_are_the_same_on_ranks() {
+    for integrator in ["hht-alpha", "velocity-verlet"] {
+        let integrator = format!("--set=participants.cloth.settings.integrator={integrator}");
+        assert_same_on_ranks(CLOTH, &[&integrator, "--set=time.duration=0.006"], "cloth", &[4]);
+    }
+    let newton = "--set=participants.cloth.settings.newton_iterations=3";
+    assert_same_on_ranks(CLOTH, &[newton, "--set=time.duration=0.006"], "cloth", &[3]);
+}
+
+#[test]
+fn bodies_that_break_are_the_same_on_any_number_of_ranks() {
+    let ([_, contacts], files) = assert_same_on_ranks(PLATE, &[], "plate", &[2, 3, 5, 8]);
+    assert!(contacts["bonds_broken"].as_u64() > Some(1_000), "{contacts}");
+    assert!(files.len() > 4, "{:?}", files.keys());
+}
+
+#[test]
+fn bonds_in_rows_and_explicit_steps_are_the_same_on_ranks() {
+    let rows = [0, 1].map(|body| format!("--set=participants.plate.settings.bodies[{body}].storage=rows"));
+    assert_same_on_ranks(PLATE, &[&rows[0], &rows[1]], "plate", &[3]);
+    let explicit = "--set=participants.plate.settings.integrator=velocity-verlet";
+    assert_same_on_ranks(PLATE, &[explicit], "plate", &[2]);
+}
+
+#[test]
+fn a_cloth_of_four_ranks_goes_on_with_others() {
+    assert_goes_on(CLOTH, "cloth", 9);
+}
+
+#[test]
+fn a_broken_plate_of_four_ranks_goes_on_with_others() {
+    assert_goes_on(PLATE, "plate", 15);
+}
