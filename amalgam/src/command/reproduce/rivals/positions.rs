@@ -56,8 +56,9 @@ impl Rival for Verlet {
                 }
             }
         }
-        for i in 0..discs.len() {
-            discs.velocity[i] = (discs.position[i] - before[i]) / dt;
+        for (velocity, (position, before)) in discs.velocity.iter_mut().zip(discs.position.iter().zip(before))
+        {
+            *velocity = (*position - before) / dt;
         }
     }
 }
