@@ -61,34 +61,37 @@ impl Members<'_> {
         value: impl Fn(u32) -> T,
         mut add: impl FnMut(usize, T),
     ) {
-        self.fold(groups, |_, member| value(member), (), |(), group, value| add(group, value), |_, ()| ());
+        self.fold(groups, value, |_| Some(()), |(), group, value| add(group, value), |_, ()| ());
     }
 
     /// Joins the values of each group's members to one, in the order in which the coordinator named the
-    /// members, whichever rank has them. `value` gets a group and a member, `end` gets a group and what
-    /// became of `start`. Only the first rank calls `join` and `end`. Collective.
-    pub fn fold<T: Pod, A: Copy>(
+    /// members, whichever rank has them. `start` is what a group's values are joined to; a group without it
+    /// is left out. `end` gets a group and the result. Only the first rank calls `start`, `join` and `end`.
+    /// Collective.
+    pub fn fold<T: Pod, A>(
         &self,
         groups: &GroupMap,
-        value: impl Fn(usize, u32) -> T,
-        start: A,
+        value: impl Fn(u32) -> T,
+        start: impl Fn(usize) -> Option<A>,
         mut join: impl FnMut(A, usize, T) -> A,
         mut end: impl FnMut(usize, A),
     ) {
-        let own = |group: usize| groups.members(group).iter().map(move |&member| (group, member));
         if self.ranks.is_alone() {
             for group in 0..groups.len() {
-                let values = own(group).map(|(group, member)| value(group, member));
-                end(group, values.fold(start, |joined, value| join(joined, group, value)));
+                if let Some(start) = start(group) {
+                    let members = groups.members(group).iter();
+                    end(group, members.fold(start, |joined, &member| join(joined, group, value(member))));
+                }
             }
             return;
         }
-        let own: Vec<T> =
-            (0..groups.len()).flat_map(own).map(|(group, member)| value(group, member)).collect();
+        let own: Vec<T> = groups.all_members().iter().map(|&member| value(member)).collect();
         if let Some(values) = by_number(self.ranks, self.number, own) {
             for (group, range) in self.offsets.windows(2).enumerate() {
-                let values = &values[range[0] as usize..range[1] as usize];
-                end(group, values.iter().fold(start, |joined, &value| join(joined, group, value)));
+                if let Some(start) = start(group) {
+                    let values = values[range[0] as usize..range[1] as usize].iter();
+                    end(group, values.fold(start, |joined, &value| join(joined, group, value)));
+                }
             }
         }
     }

@@ -158,19 +158,16 @@ impl SphMethod {
     /// which no member comes nearer to a wall than the clearance. A group of infinite inertia is not stopped.
     fn hold_groups(&self, particles: &Particles, request: &Request<'_>, momentum: &mut [DVec3]) {
         let Some(walls) = self.parameters.walls else { return };
+        let range =
+            |member: u32| <[DVec3; 2]>::from(walls.bounds(particles.position[member as usize], request.dt));
         let free = [DVec3::NEG_INFINITY, DVec3::INFINITY];
-        let range = |group: usize, member: u32| match request.inertia[group].is_finite() {
-            true => <[DVec3; 2]>::from(walls.bounds(particles.position[member as usize], request.dt)),
-            false => free,
-        };
+        let start = |group: usize| request.inertia[group].is_finite().then_some(free);
         let narrower =
             |[lowest, highest]: [DVec3; 2], _, [low, high]: [DVec3; 2]| [lowest.max(low), highest.min(high)];
-        request.members.fold(request.groups, range, free, narrower, |group, [lowest, highest]| {
+        request.members.fold(request.groups, range, start, narrower, |group, [lowest, highest]| {
             let (inertia, momentum) = (request.inertia[group], &mut momentum[group]);
-            if inertia.is_finite() {
-                let velocity = request.velocity[group] + (*momentum + request.impulse[group]) / inertia;
-                *momentum += inertia * (velocity.clamp(lowest, highest) - velocity);
-            }
+            let velocity = request.velocity[group] + (*momentum + request.impulse[group]) / inertia;
+            *momentum += inertia * (velocity.clamp(lowest, highest) - velocity);
         });
     }
 }
