@@ -56,8 +56,8 @@ impl Rival for Verlet {
                 }
             }
         }
-        for i in 0..discs.len() {
-            discs.velocity[i] = (discs.position[i] - before[i]) / dt;
+        for ((v, after), before) in discs.velocity.iter_mut().zip(&discs.position).zip(&before) {
+            *v = (*after - *before) / dt;
         }
     }
 }
