@@ -36,7 +36,7 @@ pub(super) enum Algorithm {
     Accretion {},
     /// A spring between discs that overlap.
     Springs {
-        /// [N/m]
+        /// Force per depth of an overlap [N/m].
         stiffness: f64,
     },
     /// Impulses on discs that overlap.

@@ -6,13 +6,13 @@ use amalgam_particles::{DVec3, PairFinder, Particles, Spheres};
 #[derive(Default)]
 pub(super) struct Discs {
     pub(super) id: Vec<u64>,
-    /// [m]
+    /// Centres [m].
     pub(super) position: Vec<DVec3>,
-    /// [m/s]
+    /// Velocities [m/s].
     pub(super) velocity: Vec<DVec3>,
-    /// [kg]
+    /// Masses [kg].
     pub(super) mass: Vec<f64>,
-    /// [m]
+    /// Radii [m].
     pub(super) radius: Vec<f64>,
     /// Constant of gravitation G [m^3/(kg s^2)].
     pub(super) gravitational_constant: f64,

@@ -16,13 +16,11 @@ use amalgam_particles::DVec3;
 /// that overlap by rounding collide at once if they approach, and never if they part [Bannerman2014].
 pub(super) struct Events {
     /// e, the part of the speed of approach with which discs part.
-    pub(super) restitution: f64,
+    restitution: f64,
     /// t_c [s].
-    pub(super) contact_time: f64,
+    contact_time: f64,
     /// Time of the last collision of each disc, before the start of the next step [s].
     last: Vec<f64>,
-    /// Collisions so far.
-    pub(super) collisions: u64,
 }
 
 /// Way for which neighbours are sought, over the way of the fastest disc. A collision can make a disc faster.
@@ -30,7 +28,7 @@ const ROOM: f64 = 1.5;
 
 impl Events {
     pub(super) fn new(restitution: f64, contact_time: f64) -> Self {
-        Self { restitution, contact_time, last: Vec::new(), collisions: 0 }
+        Self { restitution, contact_time, last: Vec::new() }
     }
 }
 
@@ -38,17 +36,16 @@ impl Rival for Events {
     fn step(&mut self, discs: &mut Discs, dt: f64) {
         discs.kick(Attraction::Newton, dt);
         self.last.resize(discs.len(), f64::NEG_INFINITY);
-        let mut course = Course::new(discs, dt);
-        while let Some(Reverse(event)) = course.queue.pop() {
-            if course.is_due(&event) {
+        let mut queue = CollisionQueue::new(discs, dt);
+        while let Some(Reverse(event)) = queue.events.pop() {
+            if queue.is_due(&event) {
                 let (i, j) = event.pair;
                 let free = event.time - self.last[i].max(self.last[j]) >= self.contact_time;
-                course.collide(&event, if free { self.restitution } else { 1.0 });
+                queue.collide(&event, if free { self.restitution } else { 1.0 });
                 (self.last[i], self.last[j]) = (event.time, event.time);
-                self.collisions += 1;
             }
         }
-        (0..course.discs.len()).for_each(|i| course.advance(i, dt));
+        (0..queue.discs.len()).for_each(|i| queue.advance(i, dt));
         self.last.iter_mut().for_each(|time| *time -= dt);
     }
 }
@@ -79,8 +76,8 @@ impl PartialOrd for Event {
     }
 }
 
-/// A step on its way.
-struct Course<'a> {
+/// The collisions of a step, and the discs on their way.
+struct CollisionQueue<'a> {
     discs: &'a mut Discs,
     /// Length of the step [s].
     dt: f64,
@@ -90,19 +87,19 @@ struct Course<'a> {
     count: Vec<u32>,
     /// Discs that each disc may meet, as long as no disc is farther than `reach` from its place in `from`.
     near: Vec<Vec<usize>>,
-    /// [m]
+    /// Places when `near` was found [m].
     from: Vec<DVec3>,
-    /// [m]
+    /// Way for which `near` was found [m].
     reach: f64,
-    queue: BinaryHeap<Reverse<Event>>,
+    events: BinaryHeap<Reverse<Event>>,
     /// Number of events found.
     found: u64,
 }
 
-impl<'a> Course<'a> {
+impl<'a> CollisionQueue<'a> {
     fn new(discs: &'a mut Discs, dt: f64) -> Self {
         let count = discs.len();
-        let mut course = Self {
+        let mut queue = Self {
             discs,
             dt,
             time: vec![0.0; count],
@@ -110,11 +107,11 @@ impl<'a> Course<'a> {
             near: Vec::new(),
             from: Vec::new(),
             reach: 0.0,
-            queue: BinaryHeap::new(),
+            events: BinaryHeap::new(),
             found: 0,
         };
-        course.look_around(0.0);
-        course
+        queue.look_around(0.0);
+        queue
     }
 
     /// Finds anew who may meet whom from `now` on, and all events.
@@ -123,7 +120,7 @@ impl<'a> Course<'a> {
         self.from.clone_from(&self.discs.position);
         self.reach = ROOM * self.discs.speed_max() * (self.dt - now);
         self.near = vec![Vec::new(); self.discs.len()];
-        self.queue.clear();
+        self.events.clear();
         for (i, j) in self.discs.nearer_than(2.0 * self.reach) {
             self.near[i].push(j);
             self.near[j].push(i);
@@ -158,7 +155,7 @@ impl<'a> Course<'a> {
         if time < self.dt {
             let pair = (i.min(j), i.max(j));
             let counts = (self.count[pair.0], self.count[pair.1]);
-            self.queue.push(Reverse(Event { time, number: self.found, pair, counts }));
+            self.events.push(Reverse(Event { time, number: self.found, pair, counts }));
             self.found += 1;
         }
     }

@@ -56,9 +56,8 @@ impl Rival for Verlet {
                 }
             }
         }
-        for (velocity, (position, before)) in discs.velocity.iter_mut().zip(discs.position.iter().zip(before))
-        {
-            *velocity = (*position - before) / dt;
+        for ((v, after), before) in discs.velocity.iter_mut().zip(&discs.position).zip(&before) {
+            *v = (*after - *before) / dt;
         }
     }
 }
