@@ -188,9 +188,9 @@ impl Multilevel {
         *parts = self.partition.ranks().shared(level.corners.len() + 1, sums);
     }
 
-    /// Computes the grids' blocks from the particles'. Collective. Each row of `diagonal` is a particle's inertia [kg],
+    /// Computes the grids' blocks from the particles'. Each row of `diagonal` is a particle's inertia [kg],
     /// the entries xx, yy, zz, yz, xz, xy of its block with the inertia [kg], and padding; it is all 0 for a
-    /// held particle.
+    /// held particle. Collective.
     pub(crate) fn prepare(&mut self, diagonal: &[[f32; 8]]) {
         self.active = 0;
         let mut finer: Vec<[f32; 8]> = Vec::new();
