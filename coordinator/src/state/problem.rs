@@ -3,14 +3,13 @@
 use std::collections::HashMap;
 
 use amalgam_particles::{Body, DVec3, reduce};
-use amalgam_proto::contract::Integration;
 use rayon::prelude::*;
 
 use super::surfaces::Surfaces;
 use crate::contacts::Candidates;
 use crate::law::ContactLaw;
 use crate::law::bodies::{Bodies, InverseInertia, Motion};
-use crate::law::contact::{Contact, ContactMaterial, Plane, Sphere, outruns};
+use crate::law::contact::{Contact, Plane, Sphere, outruns};
 use crate::member::Member;
 use crate::obstacles::{Beside, Obstacles};
 
@@ -51,8 +50,6 @@ struct Touching {
     /// Number of the place in the surface.
     part: u32,
     candidate: u32,
-    /// Radius of the candidate's surface [m].
-    radius: f64,
     /// Distance between the surfaces [m].
     gap: f64,
     /// Unit vector out of the obstacle.
@@ -93,7 +90,6 @@ impl ContactProblem {
                                     surface,
                                     part,
                                     candidate,
-                                    radius,
                                     gap: distance - radius,
                                     normal,
                                 });
@@ -196,32 +192,7 @@ impl ContactProblem {
         }));
     }
 
-    /// Lists the domain's walls within `reach` [m] of bodies of participants that are projections, as further obstacles
-    /// after the first `obstacles`. A projection keeps its free particles in the domain, but bodies move as their
-    /// contacts say. A particle may stand with its centre in a wall.
-    pub(crate) fn list_walls(
-        &mut self,
-        candidates: &Candidates,
-        (min, max): (DVec3, DVec3),
-        (obstacles, kinds): (usize, &[Integration]),
-        reach: impl Fn(u32) -> f64,
-    ) {
-        let of_projection =
-            |&&i: &&u32| kinds[usize::from(candidates.participant[i as usize])] == Integration::Projection;
-        let walls = [(DVec3::X, min), (DVec3::Y, min), (DVec3::Z, min)];
-        let walls = walls.into_iter().chain([(-DVec3::X, max), (-DVec3::Y, max), (-DVec3::Z, max)]);
-        for (side, (normal, point)) in walls.enumerate() {
-            for &candidate in self.members.iter().filter(of_projection) {
-                let gap = (candidates.position[candidate as usize] - point).dot(normal);
-                if gap < reach(candidate) {
-                    let surface = obstacles + side;
-                    self.touching.push(Touching { surface, part: 0, candidate, radius: 0.0, gap, normal });
-                }
-            }
-        }
-    }
-
-    /// Adds the contacts with obstacles, whose names come after those of `participants`, and with walls.
+    /// Adds the contacts with obstacles, whose names come after those of `participants`.
     pub(crate) fn list_obstacles(
         &mut self,
         candidates: &Candidates,
@@ -237,8 +208,8 @@ impl ContactProblem {
         self.before.push(Motion::default());
         let Self { contacts, body_of, touching, .. } = self;
         contacts.extend(touching.iter().map(|touching| {
-            let Touching { surface, candidate: i, radius, gap, normal, .. } = *touching;
-            let centre = candidates.position[i as usize];
+            let Touching { surface, candidate: i, gap, normal, .. } = *touching;
+            let (centre, radius) = (candidates.position[i as usize], candidates.radius[i as usize]);
             let name = touching.name();
             let plane =
                 Plane { name, body, point: centre - normal * (gap + radius), normal, centre: DVec3::ZERO };
@@ -250,11 +221,7 @@ impl ContactProblem {
                 radius,
             };
             let participant = usize::from(candidates.participant[i as usize]);
-            // Walls are smooth.
-            let material = match surface < obstacles.len() {
-                true => surfaces.between(participants + obstacles.obstacle(surface), participant),
-                false => ContactMaterial::default(),
-            };
+            let material = surfaces.between(participants + obstacles.obstacle(surface), participant);
             Contact::with_plane(&plane, &sphere, material)
         }));
     }

@@ -106,8 +106,6 @@ impl Simulation {
     /// Lists the pairs that may touch in the step. Their particles become bodies and groups.
     fn list_contacts(&mut self) {
         let start = Instant::now();
-        let kinds: Vec<Integration> = self.members.iter().map(|member| member.kind).collect();
-        let domain = (self.plan.domain.min, self.plan.domain.max);
         let Memory { candidates, finder, .. } = &mut self.memory;
         let Scratch { own, problem, forest, marked, record, dt, contacts: candidate_pairs, .. } =
             &mut self.scratch;
@@ -116,7 +114,6 @@ impl Simulation {
         let pairs = finder.within(candidates, own, |i| reach(speed_of(i), *dt));
         problem.list_beside(candidates, &self.obstacles, |i| reach(speed_of(i), *dt));
         problem.list_bodies(candidates, pairs, &self.members);
-        problem.list_walls(candidates, domain, (self.obstacles.len(), &kinds), |i| reach(speed_of(i), *dt));
         problem.list_contacts(candidates, pairs, &self.surfaces);
         problem.list_obstacles(candidates, &self.obstacles, &self.surfaces, self.members.len());
         // For probes: pairs that may touch in the step.

@@ -221,7 +221,7 @@ impl FlipMethod {
         chunks.for_each(|(result, members)| {
             width.run(SampleMembers {
                 grid,
-                velocity: motion.velocity,
+                motion,
                 flip_ratio,
                 contributions,
                 members,
@@ -336,16 +336,6 @@ fn grid_velocity(interpolated: &Interpolated) -> DVec3 {
     DVec3::from_array(interpolated.map(|pair| f64::from(pair[0])))
 }
 
-/// What the impulse J_ext on a group does in a sub-step: a jump of the group's velocity before the transfer [m/s], or an
-/// impulse on the grid after it [kg m/s].
-fn jumps_and_forces(request: &Request<'_>, (own, inertia): (&[f64], &[f64]), substeps: u32) -> (Vec<DVec3>, Vec<DVec3>) {
-    let of = |group: usize| {
-        let impulse = request.impulse[group] / f64::from(substeps);
-        if inertia[group] == own[group] { (impulse / inertia[group], DVec3::ZERO) } else { (DVec3::ZERO, impulse) }
-    };
-    (0..own.len()).map(of).unzip()
-}
-
 /// The momentum that the fluid gives each group in a sub-step: J = M (v_new - v12) - J_ext. `velocity` are
 /// those of members, group after group [m/s].
 fn group_momentum(motion: &GroupMotion<'_>, velocity: &[DVec3]) -> Vec<DVec3> {
@@ -453,10 +443,10 @@ impl FluidMethod for FlipMethod {
         self.substep = cut.dt;
         let (own, mass) = masses(request.groups, particles);
         let inertia = inertias(request, &own);
-        let (jump, impulse) = jumps_and_forces(request, (&own, &inertia), substeps);
+        let impulse: Vec<DVec3> =
+            request.impulse.iter().map(|&impulse| impulse / f64::from(substeps)).collect();
         let mut velocity = request.velocity.to_vec();
         for k in 0..substeps {
-            velocity.iter_mut().zip(&jump).for_each(|(velocity, &jump)| *velocity += jump);
             let first = k == 0;
             self.begin = self.time + f64::from(k) * cut.dt;
             if !first {

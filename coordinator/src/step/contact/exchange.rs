@@ -9,7 +9,7 @@ use crate::law::response::Response;
 use crate::law::secant::Secant;
 use crate::state::problem::ContactProblem;
 use crate::step::exchange::Connections;
-use crate::synchronise::{Ask, Share, StageRequest};
+use crate::synchronise::{ADDED_MASS, Ask, Share, StageRequest};
 
 /// Answers of the participants in a step.
 pub(super) struct ContactExchange<'a> {
@@ -83,7 +83,7 @@ impl<'a> ContactExchange<'a> {
                 // B0 = (m + Z)^-1.
                 let mobility = |(k, &mass): (usize, &f64)| {
                     let slope = match self.kinds[request.participant] {
-                        Integration::Projection => DMat3::ZERO,
+                        Integration::Projection => DMat3::from_diagonal(DVec3::splat(ADDED_MASS * mass)),
                         _ => answer.slope_of(k),
                     };
                     (slope + DMat3::from_diagonal(DVec3::splat(mass))).inverse()
