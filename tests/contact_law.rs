@@ -170,20 +170,6 @@ fn merging_reports_what_does_not_move() {
     assert!(largest > 1e-4, "{largest} J");
 }
 
-/// A projection's answers to contacts are not learned well enough: nothing is run rather than wrong.
-#[test]
-fn projections_are_refused() {
-    let water =
-        "method = 'flip'\nspacing = 0.1\n[[shapes]]\ntype = 'box'\nmin = [-9, -9, -10]\nmax = [-8, -8, -9]\n";
-    let scene = law(Scene::new(0.1, 1e-3), &[]).with("water", FluidProgram, water).with(
-        "ball",
-        SolidProgram,
-        ball(DVec3::ZERO, DVec3::ZERO, 0.1, "implicit-euler"),
-    );
-    let error = scene.connect().err().expect("refuses").to_string();
-    assert!(error.starts_with("participant water is a pressure projection, which"), "{error}");
-}
-
 /// Soft balls that touch at rest without gravity: there is no speed to compare errors with, and nothing
 /// moves.
 #[test]

@@ -123,8 +123,7 @@ pub enum FrameField {
     Vector(Vec<[f32; 3]>),
 }
 
-/// Refuses rotating bodies without the contact law or of implicit participants, several projections, and a
-/// projection under the contact law beside other participants.
+/// Refuses rotating bodies without the contact law or of implicit participants, and several projections.
 fn check_method(coupling: &CouplingSettings, members: &[Member]) -> Result<(), CoordinatorError> {
     let method = coupling.method.properties();
     let is_refused = |member: &&Member| {
@@ -146,17 +145,7 @@ fn check_method(coupling: &CouplingSettings, members: &[Member]) -> Result<(), C
              touch: put both into one participant, or compute one of them by an explicit method"
         )));
     }
-    if method.couples_projections || members.len() == 1 {
-        return Ok(());
-    }
-    match members.iter().find(|member| member.kind == Integration::Projection) {
-        Some(member) => Err(CoordinatorError::Scene(format!(
-            "participant {} is a pressure projection, which coupling.method = \"contact-law\" cannot couple yet: \
-             write method = \"merge-split\"",
-            member.part.connection.name
-        ))),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// Refuses obstacles without the contact law, and an obstacle that has the name of a participant.

@@ -105,9 +105,9 @@ pub(crate) fn random_scene(number: u64) -> RandomScene {
     let mut chance = Chance { scene: number, drawn: 0 };
     let law = chance.holds(0.4);
     let kind = |chance: &mut Chance| loop {
-        // What the contact law cannot carry is refused and would teach nothing.
+        // Merging refuses rigid bodies, which would teach nothing.
         let kind = chance.of(&KINDS);
-        if (kind != Kind::Flip || !law) && (kind != Kind::Rigid || law) {
+        if kind != Kind::Rigid || law {
             break kind;
         }
     };

@@ -38,8 +38,6 @@ pub(crate) struct MethodProperties {
     /// Particles in contact merge to groups, and each participant answers for its part of a group. With
     /// `false`, a group has one participant.
     pub(crate) merges: bool,
-    /// A pressure projection may touch other participants.
-    pub(crate) couples_projections: bool,
     /// Contacts give no energy, and store none that no participant reports.
     pub(crate) conserves_energy: bool,
 }
@@ -52,21 +50,18 @@ impl ContactMethod {
                 looks_ahead: false,
                 on_surfaces: false,
                 merges: true,
-                couples_projections: true,
                 conserves_energy: true,
             },
             Self::ContactLaw => MethodProperties {
                 looks_ahead: true,
                 on_surfaces: true,
                 merges: false,
-                couples_projections: false,
                 conserves_energy: true,
             },
             Self::Penalty | Self::SphRepulsion | Self::PairwiseImpulse => MethodProperties {
                 looks_ahead: false,
                 on_surfaces: false,
                 merges: false,
-                couples_projections: true,
                 conserves_energy: false,
             },
         }

@@ -223,6 +223,16 @@ impl Touched {
     }
 }
 
+impl GroupMotion<'_> {
+    /// Part of FLIP in the velocity of a group's members. A group of this fluid's particles alone takes the grid's
+    /// velocity, which is PIC: it moves by the velocity that it reports, and free particles move with the grid, too. A
+    /// group that holds mass of others keeps its own velocity in part, as free particles do.
+    #[inline(always)]
+    fn flip_ratio(&self, group: usize, flip_ratio: f64) -> f64 {
+        if self.inertia[group] == self.own[group] { 0.0 } else { flip_ratio }
+    }
+}
+
 /// Finds places and contributions of sixteen members or fewer. Missing members are copies of the last member.
 struct LocateMembers<'a> {
     grid: &'a Grid,
@@ -312,8 +322,7 @@ impl Task for AddContributions<'_> {
 /// Interpolates the velocities that the grid alone would give to members [m/s].
 pub(super) struct SampleMembers<'a> {
     pub(super) grid: &'a Grid,
-    /// Velocities of groups [m/s].
-    pub(super) velocity: &'a [DVec3],
+    pub(super) motion: &'a GroupMotion<'a>,
     pub(super) flip_ratio: f64,
     pub(super) contributions: &'a MemberContributions,
     pub(super) members: &'a MemberLanes,
@@ -326,7 +335,7 @@ impl Task for SampleMembers<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let Self { grid, velocity, flip_ratio: flip, contributions, members, result } = self;
+        let Self { grid, motion, flip_ratio, contributions, members, result } = self;
         let mut found = [[[0.0; 3]; 2]; LANES];
         for axis in 0..3 {
             let Touched { place, sampled, .. } = &contributions.axes[axis];
@@ -337,7 +346,9 @@ impl Task for SampleMembers<'_> {
         }
         for (l, result) in result.iter_mut().enumerate() {
             let [new, old] = found[l].map(DVec3::from_array);
-            *result = flip * (velocity[members.group[l] as usize] + (new - old)) + (1.0 - flip) * new;
+            let group = members.group[l] as usize;
+            let flip = motion.flip_ratio(group, flip_ratio);
+            *result = flip * (motion.velocity[group] + (new - old)) + (1.0 - flip) * new;
         }
     }
 }

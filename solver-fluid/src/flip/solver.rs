@@ -158,14 +158,7 @@ impl FlipMethod {
         let chunks =
             velocities.par_chunks_mut(LANES).zip(&contributions.members).with_min_len(MEMBERS / LANES);
         chunks.for_each(|(result, members)| {
-            width.run(SampleMembers {
-                grid,
-                velocity: motion.velocity,
-                flip_ratio,
-                contributions,
-                members,
-                result,
-            });
+            width.run(SampleMembers { grid, motion, flip_ratio, contributions, members, result });
         });
         velocities
     }

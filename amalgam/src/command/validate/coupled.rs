@@ -14,8 +14,7 @@ const GRAVITY: f64 = 9.81;
 /// Density of water [kg/m^3].
 const WATER: f64 = 1000.0;
 
-/// Methods with their arguments of `--set`. The contact law cannot couple a pressure projection: FLIP is
-/// merged, without bounce, and rigid bodies cannot turn with it.
+/// Methods with their arguments of `--set`. FLIP is merged, without bounce, so that rigid bodies cannot turn.
 const METHODS: [(&str, &[&str]); 2] = [
     ("SPH", &["coupling.method=\"contact-law\""]),
     ("FLIP", &["coupling.alpha=0.0", "participants.water.settings.method=\"flip\""]),

@@ -331,6 +331,11 @@ impl PressureSolver {
         } else {
             self.find_residual(right_hand_side, changed, pressure);
         }
+        if self.largest()[0] == 0.0 {
+            // Without divergence the solution is zero, whatever the starting point.
+            pressure.iter_mut().for_each(|column| column.fill(0.0));
+            self.find_residual(right_hand_side, &vec![true; changed.len()], pressure);
+        }
         let [scale, mut worst] = self.largest();
         let target = f64::max(limits.tolerance * scale, limits.forcing * worst);
         if worst > START * target {
