@@ -86,8 +86,17 @@ fn kernel_sums<K: DensityKernel, R: Register>(
     );
     let mut lanes = [0.0; LANES];
     sum.store(&mut lanes);
-    values.copy_from_slice(&lanes[..values.len()]);
+    copy_first(&lanes, values);
     counts
+}
+
+/// Copies the first lanes into `values`. Most packets are full, and a copy of known length takes no call.
+#[inline(always)]
+fn copy_first(lanes: &[f32; LANES], values: &mut [f32]) {
+    match <&mut [f32; LANES]>::try_from(&mut *values) {
+        Ok(all) => *all = *lanes,
+        Err(_) => values.copy_from_slice(&lanes[..values.len()]),
+    }
 }
 
 /// Sums and maxima over the particles of a chunk.
@@ -248,7 +257,10 @@ impl PassConstants {
             compression.chunks_mut(LANES).zip(all_records.chunks_mut(LANES)).zip(all_sixteens)
         {
             let mut sums = [0.0; LANES];
-            sums[..values.len()].copy_from_slice(values);
+            match <&[f32; LANES]>::try_from(&*values) {
+                Ok(all) => sums = *all,
+                Err(_) => sums[..values.len()].copy_from_slice(values),
+            }
             let (mut pressure, mut volume) = ([0.0; LANES], [0.0; LANES]);
             for l in 0..LANES {
                 let x = calibration.base + calibration.scale * f64::from(sums[l]);
@@ -262,7 +274,7 @@ impl PassConstants {
                 excesses[l] += rounded(x.max(1.0) - 1.0);
                 all[l] = x;
             }
-            values.copy_from_slice(&sums[..values.len()]);
+            copy_first(&sums, values);
             for (l, record) in records.iter_mut().enumerate() {
                 record[PRESSURE] = pressure[l].to_bits() as i32;
                 record[VOLUME] = volume[l].to_bits() as i32;

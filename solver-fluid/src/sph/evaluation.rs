@@ -148,7 +148,7 @@ impl Evaluation {
                 });
                 // A ghost's sum of zero gives no pressure and adds nothing to the totals. Its owner sends its
                 // pressure later.
-                clear_ghosts(&cells.order()[chunk.particles.clone()], own_count, compression, 0.0);
+                clear_ghosts(cells.order(), (chunk, own_count), compression, 0.0);
                 let pass = DensityPass { constants, source, compression, records };
                 width.run(pass).with_pairs(pairs)
             })
@@ -174,7 +174,7 @@ impl Evaluation {
                 list.rewind();
                 let sweep = ChunkSweep { search, chunk, list, values: &mut *acceleration, own };
                 width.run(Accelerations { sweep, particles, neighbours, force });
-                clear_ghosts(&cells.order()[chunk.particles.clone()], own, acceleration, Vec3::ZERO);
+                clear_ghosts(cells.order(), (chunk, own), acceleration, Vec3::ZERO);
                 acceleration.iter().map(|a| a.length_squared()).fold(0.0, larger)
             })
             .collect_into_vec(accelerations_max);
@@ -262,8 +262,13 @@ impl Evaluation {
     }
 }
 
-/// Sets the values of the ghosts in a chunk, which nobody needs, to a value that counts for nothing.
-fn clear_ghosts<T: Copy>(order: &[u32], own: usize, values: &mut [T], nothing: T) {
+/// Sets the values of the ghosts in a chunk, which nobody needs, to a value that counts for nothing. `order`
+/// holds the particles of all chunks.
+fn clear_ghosts<T: Copy>(order: &[u32], (chunk, own): (&Chunk, usize), values: &mut [T], nothing: T) {
+    if order.len() == own {
+        return;
+    }
+    let order = &order[chunk.particles.clone()];
     for (value, &particle) in values.iter_mut().zip(order) {
         if particle as usize >= own {
             *value = nothing;
