@@ -25,7 +25,7 @@
 
 use std::ops::Range;
 
-use amalgam_particles::lanes::Width;
+use amalgam_particles::lanes::{Lanes, Task, Width};
 use amalgam_particles::{DVec3, ParticleId, counting_sort};
 use glam::{I64Vec3, IVec3};
 use rayon::prelude::*;
@@ -222,6 +222,49 @@ pub(in crate::sph) struct Chunk {
     pub(in crate::sph) particles: Range<usize>,
 }
 
+/// Rounds positions to fixed point. Returns the lowest and the highest coordinates inside of the walls [m].
+struct RoundPositions<'a> {
+    grid: &'a FixedPointGrid,
+    positions: &'a [DVec3],
+    wrapped: &'a mut [[i32; 3]],
+}
+
+impl Task for RoundPositions<'_> {
+    type Output = (DVec3, DVec3);
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> (DVec3, DVec3) {
+        let Self { grid, positions, wrapped } = self;
+        let (mut low, mut high) = (DVec3::INFINITY, DVec3::NEG_INFINITY);
+        for (wrapped, &position) in wrapped.iter_mut().zip(positions) {
+            let inside = grid.inside(position);
+            *wrapped = grid.round(inside).wrapped();
+            (low, high) = (low.min(inside), high.max(inside));
+        }
+        (low, high)
+    }
+}
+
+/// Finds the slots of particles, which are less than 1024 cells above `low` along each axis.
+struct FindSlots<'a> {
+    cells: &'a CellOrder,
+    low: FixedPosition,
+    wrapped: &'a [[i32; 3]],
+    slot_of: &'a mut [u32],
+}
+
+impl Task for FindSlots<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { cells, low, wrapped, slot_of } = self;
+        for (slot, &wrapped) in slot_of.iter_mut().zip(wrapped) {
+            *slot = cells.slot(FixedPosition::from_wrapped(wrapped, low)) as u32;
+        }
+    }
+}
+
 impl CellOrder {
     /// Sorts own particles, and ghosts numbered behind them, by row, bin and id. Without ids, particles of a
     /// bin keep their order.
@@ -240,28 +283,24 @@ impl CellOrder {
         let chunks = own.positions.par_chunks(CHUNK).zip(own_wrapped.par_chunks_mut(CHUNK));
         let chunks =
             chunks.chain(ghosts.positions.par_chunks(CHUNK).zip(ghosts_wrapped.par_chunks_mut(CHUNK)));
-        let locate = |(positions, wrapped): (&[DVec3], &mut [[i32; 3]])| {
-            let (mut low, mut high) = nothing;
-            for (wrapped, &position) in wrapped.iter_mut().zip(positions) {
-                let inside = grid.inside(position);
-                *wrapped = grid.round(inside).wrapped();
-                (low, high) = (low.min(inside), high.max(inside));
-            }
-            (low, high)
-        };
-        let range = chunks.map(locate).reduce(|| nothing, |a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let round = |(positions, wrapped)| width.run(RoundPositions { grid, positions, wrapped });
+        let range = chunks.map(round).reduce(|| nothing, |a, b| (a.0.min(b.0), a.1.max(b.1)));
         let (low, high) = if wrapped.is_empty() { (DVec3::ZERO, DVec3::ZERO) } else { range };
         let (low, high) = (grid.round(low), grid.round(high));
         self.fit((low.cell(), high.cell()), wrapped.len());
         let unique = (0..3).all(|axis| high.0[axis] - low.0[axis] < 1 << 32);
         let mut slot_of = std::mem::take(&mut self.slot_of);
         let position = |i: usize| *own.positions.get(i).unwrap_or_else(|| &ghosts.positions[i - own_count]);
-        let slot = |(i, wrapped): (usize, &[i32; 3])| {
-            let fixed =
-                if unique { FixedPosition::from_wrapped(*wrapped, low) } else { grid.locate(position(i)) };
-            self.slot(fixed) as u32
-        };
-        wrapped.par_iter().enumerate().with_min_len(CHUNK).map(slot).collect_into_vec(&mut slot_of);
+        slot_of.resize(wrapped.len(), 0);
+        let chunks = wrapped.par_chunks(CHUNK).zip(slot_of.par_chunks_mut(CHUNK)).enumerate();
+        chunks.for_each(|(chunk, (wrapped, slot_of))| {
+            if unique {
+                return width.run(FindSlots { cells: self, low, wrapped, slot_of });
+            }
+            for (k, slot) in slot_of.iter_mut().enumerate() {
+                *slot = self.slot(grid.locate(position(chunk * CHUNK + k))) as u32;
+            }
+        });
         (self.wrapped_positions, self.slot_of) = (wrapped, slot_of);
         let slots = self.size.as_i64vec3().element_product() as usize;
         counting_sort(&self.slot_of, slots, &mut self.start, &mut self.order);
