@@ -63,12 +63,12 @@ mod tests {
 
     #[test]
     fn members_stand_by_name_and_users_see_the_scene() {
-        let names = ["water", "ball", "cloth"];
+        let names = ["c", "a", "b"];
         let order = Order::new(&names, true);
         let members = order.of_members(&names);
-        assert_eq!(members, [&"ball", &"cloth", &"water"]);
+        assert_eq!(members, [&"a", &"b", &"c"]);
         assert_eq!(order.of_scene(&members).map(|name| **name).collect::<Vec<_>>(), names);
-        assert_eq!(order.scene_order(members), [&"water", &"ball", &"cloth"]);
+        assert_eq!(order.scene_order(members), [&"c", &"a", &"b"]);
         for (participant, name) in names.iter().enumerate() {
             assert_eq!(order.participant(order.member(participant)), participant);
             assert_eq!(Order::new(&names, false).member(participant), participant, "{name}");
