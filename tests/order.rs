@@ -16,7 +16,7 @@ use support::Scene;
 /// Name, program and section of a participant.
 type Entry = (&'static str, Arc<dyn SolverProgram>, String);
 
-/// What a run ends with: positions and velocities of each participant, by its name, and the hash of the state.
+/// The end of a run: positions and velocities of each participant, by its name, and the hash of the state.
 #[derive(Debug, PartialEq)]
 struct End {
     motion: BTreeMap<String, Vec<[u64; 3]>>,

@@ -1,6 +1,6 @@
 //! Order of the participants: in the scene, and as members of the run.
 
-/// Where each participant of the scene stands among the members of the run.
+/// Places of the participants of the scene among the members of the run.
 ///
 /// Sums over contacts, bodies and participants follow the order of the members, and a contact points from the
 /// earlier member to the later one. Where the members stand in the order of their names, no bit therefore
