@@ -14,8 +14,7 @@ fn law(scene: Scene, contacts: &[([&str; 2], f64)]) -> Scene {
         let contact = |&(between, friction): &([&str; 2], f64)| ContactSettings {
             between: between.map(String::from),
             friction,
-            rolling: 0.0,
-            restitution: 0.0,
+            ..Default::default()
         };
         coupling.contact = contacts.iter().map(contact).collect();
     })

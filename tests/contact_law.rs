@@ -17,8 +17,7 @@ fn law(scene: Scene, contacts: &[([&str; 2], f64)]) -> Scene {
             .map(|&(between, friction)| ContactSettings {
                 between: between.map(String::from),
                 friction,
-                restitution: 0.0,
-                rolling: 0.0,
+                ..Default::default()
             })
             .collect();
     })

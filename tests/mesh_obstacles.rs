@@ -94,8 +94,7 @@ fn law(
         coupling.contact = vec![ContactSettings {
             between: ["ground", "grains"].map(String::from),
             friction,
-            rolling: 0.0,
-            restitution: 0.0,
+            ..Default::default()
         }];
     })
 }

@@ -69,8 +69,7 @@ fn scene(kind: Kind, ranks: usize) -> Scene {
             let contact = |between: [&str; 2], friction: f64| ContactSettings {
                 between: between.map(String::from),
                 friction,
-                rolling: 0.0,
-                restitution: 0.0,
+                ..Default::default()
             };
             coupling.contact = vec![contact(["heap", "heap"], 0.4), contact(["heap", "block"], 0.2)];
         }

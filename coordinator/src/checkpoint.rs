@@ -25,7 +25,7 @@ pub struct Checkpoint {
     pub steps: u64,
     /// The coordinator's own state: a map of its fields in CBOR (RFC 8949).
     pub coordinator: Vec<u8>,
-    /// States of the participants, in the scene's order.
+    /// States of the participants, in the order of the run's members.
     pub participants: Vec<ParticipantCheckpoint>,
 }
 

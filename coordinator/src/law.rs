@@ -41,6 +41,9 @@
 //! velocity times the lever, so that they have the units of p and u. It obeys |q| <= mu_r p_n, and s gets the
 //! further term mu_r |u_q|.
 //!
+//! A glued contact moves as one. K is all of space, and K* is {0}, since w = 0 alone has w . p >= 0 for all p.
+//! Gap and friction do not count, so that w = u, and the law is the bilateral constraint u = 0.
+//!
 //! With s held fixed, the condition is that of the optimum of a convex program. Its matrix W = H B H^T is
 //! symmetric and positive semidefinite:
 //!

@@ -11,8 +11,8 @@ mod pairwise;
 mod probe;
 mod time;
 
-pub use contact::ContactSettings;
 pub(crate) use contact::OWN_FRICTION;
+pub use contact::{ContactSettings, PairLaw};
 pub use coupling::{ContactMethod, CouplingSettings, Inertia, SplitRule, StagesMax, Synchronise};
 pub use domain::DomainSettings;
 pub use fault::Fault;

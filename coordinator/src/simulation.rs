@@ -1,6 +1,7 @@
 //! A run: its connected participants, its time and its results.
 
 pub(crate) mod joining;
+mod order;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +26,7 @@ use crate::state::clock::{Clock, Limits};
 use crate::state::problem::ContactProblem;
 use crate::state::scratch::{Memory, Scratch};
 use crate::state::surfaces::Surfaces;
+use order::Order;
 
 /// The part of a scene that the coordinator reads.
 #[derive(Clone, Debug)]
@@ -72,6 +74,7 @@ pub struct Simulation {
     pub(crate) io: tokio::runtime::Runtime,
     pub(crate) plan: Plan,
     pub(crate) members: Vec<Member>,
+    order: Order,
     /// The grid of surveys.
     pub(crate) lattice: Lattice,
     pub(crate) surfaces: Surfaces,
@@ -167,10 +170,11 @@ fn check_obstacles(plan: &Plan, names: &[String]) -> Result<(), CoordinatorError
 }
 
 impl Simulation {
-    /// A run of participants that are connected and initialised.
+    /// A run of participants that are connected and initialised, in the order of the members.
     pub(crate) fn new(
         io: tokio::runtime::Runtime,
         plan: Plan,
+        order: Order,
         connections: Vec<Connection>,
         tables: Vec<Table>,
     ) -> Result<Self, CoordinatorError> {
@@ -214,6 +218,7 @@ impl Simulation {
             io,
             plan,
             members,
+            order,
             lattice,
             surfaces,
             obstacles,
@@ -250,7 +255,7 @@ impl Simulation {
     pub fn masses(&self, participant: usize, ids: &[u64]) -> Vec<f64> {
         let ids: Vec<ParticleId> = ids.iter().copied().map(ParticleId).collect();
         let mut masses = Vec::new();
-        self.members[participant].part.roster.masses(&ids, &mut masses);
+        self.members[self.order.member(participant)].part.roster.masses(&ids, &mut masses);
         masses
     }
 
@@ -294,7 +299,7 @@ impl Simulation {
                 bytes_in: connection.wire.received,
             }
         };
-        self.members.iter().map(summary).collect()
+        self.order.of_scene(&self.members).map(summary).collect()
     }
 
     /// All particles with their fields, for output.
@@ -353,7 +358,7 @@ impl Simulation {
             });
         }
         self.instruments.count(Phase::Frames, start, 0.0);
-        Ok(result)
+        Ok(self.order.scene_order(result))
     }
 
     /// Counts the time since `start` for a phase outside of the coordinator, such as files.
@@ -373,7 +378,9 @@ impl Simulation {
 
     /// The phases and calls since the last call of this function; none without [`Self::observe`].
     pub fn take_spans(&mut self) -> Spans {
-        self.instruments.take_spans()
+        let mut spans = self.instruments.take_spans();
+        spans.calls.iter_mut().for_each(|call| call.participant = self.order.participant(call.participant));
+        spans
     }
 
     /// Wall time by phase [s].
@@ -383,7 +390,7 @@ impl Simulation {
 
     /// Time and bytes of each participant, in the scene's order.
     pub fn traffic(&self) -> impl Iterator<Item = Traffic<'_>> {
-        self.members.iter().map(|member| {
+        self.order.of_scene(&self.members).map(|member| {
             let Part { connection, solver_s, waited_s, .. } = &member.part;
             let (bytes_out, bytes_in) = (connection.wire.out, connection.wire.received);
             let (solver_s, waited_s) = (*solver_s, *waited_s);
@@ -400,6 +407,9 @@ impl Simulation {
     pub fn summary(&self) -> Summary {
         let statistics = &self.instruments.statistics;
         let wire = self.members.iter().map(|member| member.part.connection.wire);
+        let names = self.members.iter().map(|member| member.part.connection.name.clone());
+        let mut energy = self.instruments.energy.summary(names);
+        energy.participants = self.order.scene_order(energy.participants);
         Summary {
             scene: self.plan.scene.clone(),
             steps: self.steps,
@@ -417,10 +427,7 @@ impl Simulation {
                 round_trips_mean: statistics.round_trips_mean(),
             },
             coupling: statistics.coupling(),
-            energy: self
-                .instruments
-                .energy
-                .summary(self.members.iter().map(|member| member.part.connection.name.clone())),
+            energy,
             speed_max: statistics.speed_max(),
             probes: self.instruments.extremes(),
             state_hash: format!("{:016x}", self.state_hash),

@@ -67,7 +67,7 @@ pub struct PhaseSpan {
 /// A call of a participant that was answered.
 #[derive(Clone, Copy, Debug)]
 pub struct CallSpan {
-    /// Index of the participant.
+    /// Index of the participant in the scene.
     pub participant: usize,
     /// Name of the call in the contract.
     pub call: &'static str,
@@ -86,7 +86,7 @@ pub struct CallSpan {
 pub struct Spans {
     /// Phases, in the order of their ends.
     pub phases: Vec<PhaseSpan>,
-    /// Calls, those that were asked at once in the participants' order.
+    /// Calls; calls at once are in the order in which the run holds its participants.
     pub calls: Vec<CallSpan>,
 }
 

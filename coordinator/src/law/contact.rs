@@ -41,6 +41,18 @@ pub struct ContactMaterial {
     pub glued: bool,
 }
 
+impl ContactMaterial {
+    /// The surfaces of a pair with the gap `gap` [m] that approaches at `approach` [m/s] at the start of the
+    /// step. `error` is the error of velocities [m/s].
+    ///
+    /// A pair that merges is glued if it overlaps and approaches: these are the active pairs of merging, Eq.
+    /// 21-22 [Truong2021]. An approach within the error is none, since pairs that were glued in the step
+    /// before could else never part. A pair that merges and is not glued has infinite friction.
+    pub fn merged(self, gap: f64, approach: f64, error: f64) -> Self {
+        Self { glued: self.glued && gap <= 0.0 && approach > error, ..self }
+    }
+}
+
 /// A particle of a body.
 #[derive(Clone, Copy, Debug)]
 pub struct Sphere {

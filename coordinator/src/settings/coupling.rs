@@ -40,6 +40,9 @@ pub(crate) struct MethodProperties {
     pub(crate) merges: bool,
     /// Contacts give no energy, and store none that no participant reports.
     pub(crate) conserves_energy: bool,
+    /// The order of participants in the scene changes no bit. With `false`, trees of merges and sequences of
+    /// pairs follow this order.
+    pub(crate) orders_by_name: bool,
 }
 
 impl ContactMethod {
@@ -51,18 +54,21 @@ impl ContactMethod {
                 on_surfaces: false,
                 merges: true,
                 conserves_energy: true,
+                orders_by_name: false,
             },
             Self::ContactLaw => MethodProperties {
                 looks_ahead: true,
                 on_surfaces: true,
                 merges: false,
                 conserves_energy: true,
+                orders_by_name: true,
             },
             Self::Penalty | Self::SphRepulsion | Self::PairwiseImpulse => MethodProperties {
                 looks_ahead: false,
                 on_surfaces: false,
                 merges: false,
                 conserves_energy: false,
+                orders_by_name: false,
             },
         }
     }

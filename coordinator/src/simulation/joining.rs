@@ -7,6 +7,7 @@ use futures_util::future::{join_all, try_join_all};
 
 use crate::error::CoordinatorError;
 use crate::member::connection::{Connection, ParticipantPlan};
+use crate::simulation::order::Order;
 use crate::simulation::{Cancel, PARTICIPANTS_MAX, Plan, Simulation};
 
 /// Time between two attempts to reach a service that is waited for.
@@ -69,14 +70,17 @@ impl Simulation {
             .enable_all()
             .build()
             .map_err(CoordinatorError::Runtime)?;
+        let names: Vec<&str> = participants.iter().map(|participant| participant.name.as_str()).collect();
+        let order = Order::new(&names, plan.coupling.method.properties().orders_by_name);
+        let participants = order.of_members(participants);
         let deadline = Duration::from_secs_f64(plan.coupling.step_deadline);
         let (connected, tables) = io.block_on(async {
             let work = async {
-                let calls = participants.iter().map(|plan| reach(plan, joining, deadline));
+                let calls = participants.iter().map(|&plan| reach(plan, joining, deadline));
                 let mut connected = try_join_all(calls).await?;
                 let calls = connected
                     .iter_mut()
-                    .zip(participants)
+                    .zip(&participants)
                     .map(|(connection, p)| connection.initialize(&p.section, &plan.domain, plan.seed));
                 let tables =
                     join_all(calls).await.into_iter().collect::<Result<Vec<_>, CoordinatorError>>()?;
@@ -87,7 +91,7 @@ impl Simulation {
                 () = wait_for(joining.cancel) => Err(CoordinatorError::Cancelled),
             }
         })?;
-        Self::new(io, plan, connected, tables)
+        Self::new(io, plan, order, connected, tables)
     }
 }
 

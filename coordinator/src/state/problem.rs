@@ -177,8 +177,13 @@ impl ContactProblem {
         }
     }
 
-    /// Lists the contacts of the pairs of candidates.
-    pub(crate) fn list_contacts(&mut self, candidates: &Candidates, surfaces: &Surfaces) {
+    /// Lists the contacts of the pairs of candidates. `error` is the error of a velocity [m/s], by its size.
+    pub(crate) fn list_contacts(
+        &mut self,
+        candidates: &Candidates,
+        surfaces: &Surfaces,
+        error: impl Fn(f64) -> f64,
+    ) {
         let Self { contacts, pairs, bodies, body_of, .. } = self;
         contacts.clear();
         contacts.extend(pairs.iter().map(|&(i, j)| {
@@ -190,7 +195,13 @@ impl ContactProblem {
                 radius: candidates.radius[i as usize],
             };
             let [a, b] = [i, j].map(|i| usize::from(candidates.participant[i as usize]));
-            Contact::between_spheres(&sphere(i), &sphere(j), bodies, surfaces.between(a, b))
+            let [u, v] = [i, j].map(|i| candidates.velocity[i as usize]);
+            let mut contact =
+                Contact::between_spheres(&sphere(i), &sphere(j), bodies, surfaces.between(a, b));
+            let approach = (u - v).dot(contact.normal);
+            let error = error(u.length().max(v.length()));
+            contact.material = contact.material.merged(contact.gap, approach, error);
+            contact
         }));
     }
 
@@ -201,6 +212,7 @@ impl ContactProblem {
         obstacles: &Obstacles,
         surfaces: &Surfaces,
         participants: usize,
+        error: impl Fn(f64) -> f64,
     ) {
         if self.touching.is_empty() {
             return;
@@ -224,6 +236,8 @@ impl ContactProblem {
             };
             let participant = usize::from(candidates.participant[i as usize]);
             let material = surfaces.between(participants + obstacles.obstacle(surface), participant);
+            let velocity = candidates.velocity[i as usize];
+            let material = material.merged(gap, -velocity.dot(normal), error(velocity.length()));
             Contact::with_plane(&plane, &sphere, material)
         }));
     }

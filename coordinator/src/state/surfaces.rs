@@ -2,7 +2,7 @@
 
 use crate::error::CoordinatorError;
 use crate::law::contact::ContactMaterial;
-use crate::settings::{CouplingSettings, OWN_FRICTION};
+use crate::settings::{ContactSettings, CouplingSettings, OWN_FRICTION, PairLaw};
 
 /// Surfaces by pair of participants.
 #[derive(Clone, Debug, Default)]
@@ -37,18 +37,24 @@ impl Surfaces {
                 })
             };
             let (a, b) = (find(&entry.between[0])?, find(&entry.between[1])?);
-            let material = ContactMaterial {
-                friction: entry.friction,
-                rolling: entry.rolling,
-                restitution: entry.restitution,
-                glued: false,
-            };
+            let material = material(entry);
             (materials[a * count + b], materials[b * count + a]) = (material, material);
         }
         Ok(Self { count, materials })
     }
 
+    /// Surfaces of two participants, or of a participant and an obstacle. Whether a pair that merges is glued
+    /// depends on its motion, too: [`ContactMaterial::merged`].
     pub(crate) fn between(&self, a: usize, b: usize) -> ContactMaterial {
         self.materials[a * self.count + b]
+    }
+}
+
+/// Surfaces of a pair by an entry of `[[coupling.contact]]`.
+fn material(entry: &ContactSettings) -> ContactMaterial {
+    let ContactSettings { law, friction, rolling, restitution, .. } = *entry;
+    match law {
+        PairLaw::Cone => ContactMaterial { friction, rolling, restitution, glued: false },
+        PairLaw::Merge => ContactMaterial { friction: f64::INFINITY, glued: true, ..Default::default() },
     }
 }

@@ -12,8 +12,8 @@ use super::exchange::Connections;
 use crate::contacts::Candidates;
 use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
-use crate::law::Step;
 use crate::law::contact::reach;
+use crate::law::{Precision, Step};
 use crate::simulation::Simulation;
 use crate::state::problem::ContactProblem;
 use crate::state::scratch::{Memory, Scratch};
@@ -117,8 +117,11 @@ impl Simulation {
         let pairs = finder.within(candidates, own, |i| reach(speed_of(i), *dt));
         problem.list_beside(candidates, &self.obstacles, |i| reach(speed_of(i), *dt));
         problem.list_bodies(candidates, pairs, &self.members);
-        problem.list_contacts(candidates, &self.surfaces);
-        problem.list_obstacles(candidates, &self.obstacles, &self.surfaces, self.members.len());
+        // Errors that the last step may have left: of the contacts, and of the answers to their impulses.
+        let at_rest = Precision::default().velocity * self.plan.domain.gravity.length() * *dt;
+        let error = |speed: f64| at_rest + self.plan.coupling.coupling_tolerance * speed;
+        problem.list_contacts(candidates, &self.surfaces, error);
+        problem.list_obstacles(candidates, &self.obstacles, &self.surfaces, self.members.len(), error);
         // For probes: pairs that may touch in the step.
         candidate_pairs.active.clear();
         candidate_pairs.active.extend_from_slice(pairs);
