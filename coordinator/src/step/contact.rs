@@ -12,7 +12,7 @@ use super::exchange::Connections;
 use crate::contacts::Candidates;
 use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
-use crate::law::Step;
+use crate::law::{Precision, Step};
 use crate::law::contact::reach;
 use crate::simulation::Simulation;
 use crate::state::problem::ContactProblem;
@@ -141,6 +141,7 @@ impl Simulation {
         let Connections { shares, dt, .. } = connections;
         let (fall, mut step) = (gravity * dt, Step { dt, acceleration: gravity, enough: 0.0 });
         let problem = &mut self.problem;
+        problem.law.settings.precision = Precision::with_velocity(settings.contact_tolerance);
         let mut exchange = ContactExchange::new(&kinds, shares);
         exchange.start(problem, &mut connections)?;
         problem.place_contacts(candidates);
