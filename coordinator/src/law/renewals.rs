@@ -1,15 +1,15 @@
 //! Renewals of de Saxce's term, which are damped where they run in a cycle.
 //!
 //! Renewals are a fixed-point iteration s -> mu |u_t(s)|, which can run in a cycle. In columns of discs that
-//! collapse, one step in twenty did so until its limit of iterations. A renewal that goes only a part theta of
-//! the way,
+//! collapse, one step in twenty did so until its limit of iterations. A renewal that goes only a part theta
+//! of the way,
 //!
 //! ```text
 //! s <- s + theta (mu |u_t| + mu_r |u_q| - s),
 //! ```
 //!
-//! has the same fixed points, and damps a cycle. theta starts at 1 in every solve. It is halved each time that
-//! many renewals in succession did not lower the least error so far.
+//! has the same fixed points, and damps a cycle. theta starts at 1 in every solve. It is halved each time
+//! that many renewals in succession did not lower the least error so far.
 
 /// Number of successive renewals without a new least error after which theta is halved. An error that falls
 /// also rises between, so that a small number would damp renewals that run well.

@@ -13,7 +13,7 @@ const SCENE: &str = include_str!("../../../../../validation/angle-of-rest/scene.
 
 pub(in crate::command::validate) const CASE: Case = Case {
     name: "angle-of-rest",
-    about: "a tilted box of discs, mu = 0.5: slope on which they slide and come to rest, contact dynamics of Deboeuf and others",
+    about: "a tilted box of discs slides and comes to rest: contact dynamics of Deboeuf and others",
     quick: false,
     compute: angle_of_rest,
 };
