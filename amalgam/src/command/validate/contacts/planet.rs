@@ -129,8 +129,8 @@ impl Planet {
         check("growth of overlap, 10 to 30 s [smaller radius]", growth, 1e-3);
     }
 
-    /// Checks of how the pile lies: it has no hole for a disc of mean radius, and every step since it had fallen
-    /// was solved.
+    /// Checks of how the pile lies: it has no hole for a disc of mean radius, and every step since it
+    /// had fallen was solved.
     fn check_pile(&self, name: &str, checks: &mut Vec<Check>) {
         let mut check = |quantity: &str, measured: f64, tolerance: f64| {
             checks.push(Check::within(format!("{name}: {quantity}"), 0.0, measured, tolerance));
