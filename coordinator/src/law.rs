@@ -79,7 +79,6 @@ pub mod contact;
 pub mod gradient;
 mod impact;
 mod problem;
-mod renewals;
 pub mod response;
 pub mod secant;
 mod selection;

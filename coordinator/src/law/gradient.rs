@@ -21,7 +21,7 @@
 //! error with the true term. Then the term is renewed. If it were renewed in every iteration, the operator of
 //! the problem would not be symmetric. The momentum then need not point downhill and can drive a packed heap
 //! in circles: columns of discs reached any limit of iterations. Holding the term until the convex problem is
-//! solved well takes twice the iterations. `renewals.rs` damps renewals that run in a cycle.
+//! solved well takes twice the iterations.
 //!
 //! D has one number each for the normal, the tangential and the rolling part of a contact. Without D, a light
 //! grain under a heavy one, or the large answer of a sphere's spin, would force a short step on all contacts.
@@ -32,7 +32,6 @@ use rayon::prelude::*;
 use super::bodies::{Bodies, Motion};
 use super::cone::larger;
 use super::problem::{Answers, Problem};
-use super::renewals::Renewals;
 use super::response::Response;
 use super::tasks::{CHUNK, SERIAL};
 use super::unknown::{Unknown, Unknowns, work};
@@ -175,9 +174,7 @@ impl<U: Unknown> Descent<U> {
         problem.answer(bodies, &self.impulses, &mut self.at_x);
         self.at_y.clone_from(&self.at_x);
         self.before.clone_from(&self.impulses);
-        self.biased.clear();
-        self.biased.resize(self.impulses.len(), 0.0);
-        self.renew(problem, 1.0);
+        self.renew(problem);
     }
 
     /// The value of f = 1/2 p . W p + p . (u* + b n) at the impulses [J].
@@ -198,7 +195,6 @@ impl<U: Unknown> Descent<U> {
         let most = most_curved(problem, bodies);
         *lipschitz = lipschitz.min(most);
         let (mut momentum, mut beta, mut iterations) = (1.0f64, 0.0, 0);
-        let mut renewals = Renewals::new();
         loop {
             let sums = self.propose(problem, beta, *lipschitz);
             problem.answer(bodies, &self.trial, &mut self.at_trial);
@@ -227,7 +223,7 @@ impl<U: Unknown> Descent<U> {
                     return outcome;
                 }
                 if sums.convex_error <= RENEWAL * sums.velocity_error {
-                    self.renew(problem, renewals.next(sums.velocity_error));
+                    self.renew(problem);
                 }
             }
         }
@@ -308,15 +304,14 @@ impl<U: Unknown> Descent<U> {
         std::mem::swap(&mut self.at_y, &mut self.at_next_y);
     }
 
-    /// Takes de Saxce's term the part `theta` of the way to its value for the impulses x.
-    fn renew(&mut self, problem: &Problem, theta: f64) {
-        let Self { biased, at_x, .. } = self;
+    /// Renews de Saxce's term.
+    fn renew(&mut self, problem: &Problem) {
+        let Self { biased, at_x, impulses, .. } = self;
+        biased.resize(impulses.len(), 0.0);
         in_chunks(biased, |first, biased| {
             for (k, biased) in biased.iter_mut().enumerate() {
                 let u: U = problem.relative(first + k, &at_x.motion);
-                let now = problem.bias(first + k) + problem.cone(first + k).slip(u);
-                // With theta = 1 this is `now` to the bit.
-                *biased = now - (1.0 - theta) * (now - *biased);
+                *biased = problem.bias(first + k) + problem.cone(first + k).slip(u);
             }
             Sums::default()
         });
