@@ -138,6 +138,12 @@ impl Default for Precision {
 }
 
 impl Precision {
+    /// The precision with the error `velocity`, as a part of a h. The duality gap is an energy, and so goes by
+    /// the square of velocities: the largest one is the square of `velocity`.
+    pub fn with_velocity(velocity: f64) -> Self {
+        Self { velocity, duality_gap: velocity * velocity, ..Self::default() }
+    }
+
     /// Tolerances of a problem.
     fn tolerance(&self, problem: &Problem, step: Step) -> Tolerance {
         let approach = |contact: usize| {

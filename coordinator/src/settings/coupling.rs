@@ -122,6 +122,9 @@ pub struct CouplingSettings {
     pub repetitions_max: u32,
     /// Relative disagreement at which repetitions end.
     pub coupling_tolerance: f64,
+    /// Error of contacts' velocities under the contact law, as a part of gravity times the step. Overlaps of
+    /// piles at rest grow in proportion.
+    pub contact_tolerance: f64,
     /// `true` asks participants only for particles near others. The result is the same with `false`.
     pub interest_mask: bool,
     /// Longest time that one call of a participant may take [s].
@@ -148,6 +151,7 @@ impl Default for CouplingSettings {
             keep_lone_contacts: true,
             repetitions_max: 40,
             coupling_tolerance: 1e-3,
+            contact_tolerance: 1e-2,
             interest_mask: true,
             step_deadline: 60.0,
         }
@@ -267,11 +271,12 @@ impl CouplingSettings {
         if self.repetitions_max == 0 {
             faults.push(Fault::new("repetitions_max", "repetitions_max must be at least 1"));
         }
-        if !(self.coupling_tolerance > 0.0 && self.coupling_tolerance < 1.0) {
-            faults.push(Fault::new(
-                "coupling_tolerance",
-                "coupling_tolerance must be between 0 and 1, for example 1e-3",
-            ));
+        let tolerances =
+            [("coupling_tolerance", self.coupling_tolerance), ("contact_tolerance", self.contact_tolerance)];
+        for (key, value) in tolerances {
+            if !(value > 0.0 && value < 1.0) {
+                faults.push(Fault::new(key, format!("{key} must be between 0 and 1, for example 1e-3")));
+            }
         }
         if !(self.step_deadline > 0.0 && self.step_deadline <= 86_400.0) {
             faults.push(Fault::new(

@@ -118,7 +118,7 @@ impl Simulation {
         problem.list_beside(candidates, &self.obstacles, |i| reach(speed_of(i), *dt));
         problem.list_bodies(candidates, pairs, &self.members);
         // Errors that the last step may have left: of the contacts, and of the answers to their impulses.
-        let at_rest = Precision::default().velocity * self.plan.domain.gravity.length() * *dt;
+        let at_rest = self.plan.coupling.contact_tolerance * self.plan.domain.gravity.length() * *dt;
         let error = |speed: f64| at_rest + self.plan.coupling.coupling_tolerance * speed;
         problem.list_contacts(candidates, &self.surfaces, error);
         problem.list_obstacles(candidates, &self.obstacles, &self.surfaces, self.members.len(), error);
@@ -144,6 +144,7 @@ impl Simulation {
         let Connections { shares, dt, .. } = connections;
         let (fall, mut step) = (gravity * dt, Step { dt, acceleration: gravity, enough: 0.0 });
         let problem = &mut self.problem;
+        problem.law.settings.precision = Precision::with_velocity(settings.contact_tolerance);
         let mut exchange = ContactExchange::new(&kinds, shares);
         exchange.start(problem, &mut connections)?;
         problem.place_contacts(candidates);

@@ -10,6 +10,7 @@ pub(super) mod leaning_tower;
 pub(super) mod planet;
 pub(super) mod rolling;
 pub(super) mod rope;
+pub(super) mod tilted_box;
 pub(super) mod top;
 pub(super) mod tower;
 pub(super) mod water;

@@ -44,12 +44,22 @@ impl Experiment {
 
     /// Goes on to the end of the scene and calls `each` after every step; gives all particles at the end.
     pub(super) fn run(
-        mut self,
+        self,
         mut each: impl FnMut(&StepRecord, &mut Simulation) -> Result<(), CaseError>,
     ) -> Result<Vec<ParticipantFrame>, CaseError> {
-        while !self.simulation.is_finished() {
+        self.run_while(|record, simulation| each(record, simulation).map(|()| true))
+    }
+
+    /// Calls `each` after every step and goes on while it says true, at most to the end of the scene; gives
+    /// all particles then.
+    pub(super) fn run_while(
+        mut self,
+        mut each: impl FnMut(&StepRecord, &mut Simulation) -> Result<bool, CaseError>,
+    ) -> Result<Vec<ParticipantFrame>, CaseError> {
+        let mut goes_on = true;
+        while goes_on && !self.simulation.is_finished() {
             let record = self.simulation.step()?;
-            each(&record, &mut self.simulation)?;
+            goes_on = each(&record, &mut self.simulation)?;
         }
         let frames = self.simulation.frames()?;
         self.simulation.finish()?;

@@ -33,6 +33,10 @@ const TURN: f64 = 1.5e5;
 /// Mean radius of a disc [m].
 const RADIUS: f64 = 1.25;
 
+/// Tolerance of contacts: the default where the planet turns, and one for a pile that rests for long, since
+/// the errors of steps add up to overlap.
+const TOLERANCE: [f64; 2] = [1e-2, 1e-3];
+
 #[derive(Default)]
 struct Planet {
     /// Angular momentum after the first step [kg m^2/s], and the largest change from it.
@@ -45,15 +49,17 @@ struct Planet {
     /// [rad].
     angle: f64,
     reported: f64,
+    /// Steps since the pile had fallen that did not converge.
     unconverged: u32,
     steps: u64,
     frame: Option<ParticipantFrame>,
 }
 
 impl Planet {
-    fn run(friction: f64, rate: f64) -> Result<Self, CaseError> {
+    fn run(friction: f64, rate: f64, tolerance: f64) -> Result<Self, CaseError> {
         let settings = [
             set("coupling.contact[0].friction", format!("{friction:?}")),
+            set("coupling.contact_tolerance", format!("{tolerance:?}")),
             set_body("angular_velocity", super::vector(DVec3::Z * rate)),
         ];
         let mut planet = Self::default();
@@ -68,8 +74,11 @@ impl Planet {
             planet.change = planet.change.max((momentum - planet.momentum).abs());
             planet.deepest = planet.deepest.max(overlap);
             planet.overlap[1] = overlap;
+            if record.time < FALLEN {
+                return Ok(());
+            }
             planet.unconverged += u32::from(record.unconverged);
-            if record.time < FALLEN || record.step % EVERY != 0 {
+            if record.step % EVERY != 0 {
                 return Ok(());
             }
             let now = simulation.frames()?.swap_remove(0);
@@ -120,13 +129,14 @@ impl Planet {
         check("growth of overlap, 10 to 30 s [smaller radius]", growth, 1e-3);
     }
 
-    /// Checks of how the pile lies: it has no hole for a disc of mean radius, and every step was solved.
+    /// Checks of how the pile lies: it has no hole for a disc of mean radius, and every step since it
+    /// had fallen was solved.
     fn check_pile(&self, name: &str, checks: &mut Vec<Check>) {
         let mut check = |quantity: &str, measured: f64, tolerance: f64| {
             checks.push(Check::within(format!("{name}: {quantity}"), 0.0, measured, tolerance));
         };
         check("largest hole [mean radius]", self.hole() / RADIUS, 1.0);
-        check("steps that did not converge", f64::from(self.unconverged), 0.0);
+        check("steps from 10 s on that did not converge", f64::from(self.unconverged), 0.0);
     }
 }
 
@@ -156,7 +166,7 @@ fn upright(x: &DVec3) -> DVec3 {
 }
 
 fn spinning() -> Result<CaseOutcome, CaseError> {
-    let planet = Planet::run(0.3, 0.05)?;
+    let planet = Planet::run(0.3, 0.05, TOLERANCE[0])?;
     let mut checks = Vec::new();
     planet.check("turning", &mut checks);
     checks.push(Check::relative(
@@ -176,7 +186,7 @@ fn spinning() -> Result<CaseOutcome, CaseError> {
 fn resting() -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut picture) = (Vec::new(), Sketch::default());
     for (k, (name, friction)) in [("smooth", 0.0), ("mu 0.3", 0.3)].into_iter().enumerate() {
-        let planet = Planet::run(friction, 0.0)?;
+        let planet = Planet::run(friction, 0.0, TOLERANCE[1])?;
         planet.check(name, &mut checks);
         planet.check_pile(name, &mut checks);
         let shift = DVec3::X * 90.0 * k as f64;
