@@ -10,10 +10,6 @@ use rayon::prelude::*;
 /// Cells of one task.
 const CELLS: usize = 4096;
 
-/// Largest number of particles of a cell that are sorted by counting. In FLIP a cell of a fluid at rest holds
-/// eight.
-const FEW: usize = 16;
-
 /// Sorts the particles of every cell by id. `order` holds indices of particles, cell after cell. The
 /// particles of cell c begin at `start[c]` and end at `start[c + 1]`. Cells hold a few particles each, and
 /// each id stands for one particle. Ids are prefetched `ahead` particles before they are read: where cells
@@ -50,49 +46,52 @@ impl<'i, I: Fn(u32) -> &'i ParticleId> Task for SortCells<'_, I> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let Self { start, id, ahead, mut order } = self;
+        let Self { start, id, ahead, order } = self;
+        let mut first = 0;
         for cell in start.windows(2) {
-            let own;
-            (own, order) = order.split_at_mut((cell[1] - cell[0]) as usize);
+            let count = (cell[1] - cell[0]) as usize;
             if let Some(ahead) = ahead {
-                let later = order.iter().skip(ahead.saturating_sub(own.len())).take(own.len());
+                let later = order[first..].iter().skip(ahead).take(8);
                 later.for_each(|&i| L::prefetch(id(i), 0));
             }
-            sort_by_id(&id, own);
+            match count {
+                0 | 1 => (),
+                // Few particles are in order in most cells: the storage was sorted by cell and id some steps
+                // ago, and slow particles have stayed in their cells.
+                2..=4 if order[first..][..count].is_sorted_by_key(|&i| id(i)) => (),
+                2..=4 => sort_first::<4>(&id, &mut order[first..], count),
+                5..=8 => sort_first::<8>(&id, &mut order[first..], count),
+                9..=16 => sort_first::<16>(&id, &mut order[first..], count),
+                _ => order[first..][..count].sort_unstable_by_key(|&i| id(i)),
+            }
+            first += count;
         }
     }
 }
 
-/// Sorts the particles of a cell by id. Most cells are in order already: the storage was sorted by cell and
-/// id some steps ago, and few particles have changed cells since. In other cells, the place of a particle is
-/// the number of lower ids. Counting takes no branch, while a comparison sort would mispredict a branch for
-/// each particle that has come into the cell.
+/// Sorts the first `count` particles by id, of at most N. The place of a particle is the number of lower ids.
+/// Counting them takes no branch, while a comparison sort would mispredict a branch for each particle that has
+/// come into the cell.
 #[inline(always)]
-fn sort_by_id<'a>(id: impl Fn(u32) -> &'a ParticleId, own: &mut [u32]) {
-    let (mut last, mut is_sorted) = (ParticleId(0), true);
-    for &i in &*own {
-        let id = *id(i);
-        is_sorted &= last <= id;
-        last = id;
-    }
-    if is_sorted {
-        return;
-    }
-    if own.len() > FEW {
-        return own.sort_unstable_by_key(|&i| id(i));
-    }
-    let (mut ids, mut indices, mut lower) = ([u64::MAX; FEW], [0; FEW], [0u64; FEW]);
-    for (n, &i) in own.iter().enumerate() {
-        // The number in the last bits keeps equal ids apart; ids have at most 48 bits.
-        (ids[n], indices[n]) = (id(i).0 << 8 | n as u64, i);
-    }
-    for &other in &ids[..own.len()] {
-        for n in 0..FEW {
-            lower[n] += u64::from(other < ids[n]);
+fn sort_first<'a, const N: usize>(id: impl Fn(u32) -> &'a ParticleId, order: &mut [u32], count: usize) {
+    let Some(first) = order.first_chunk_mut::<N>() else {
+        return order[..count].sort_unstable_by_key(|&i| id(i));
+    };
+    let particles = *first;
+    // The number in the last bits keeps equal ids apart; ids have at most 48 bits. Particles behind the first
+    // `count` keep their places, since each is above all before it.
+    let keys: [u64; N] = std::array::from_fn(|n| {
+        let id = if n < count { id(particles[n]).0 } else { u64::MAX >> 8 };
+        id << 8 | n as u64
+    });
+    let mut lower = [0u64; N];
+    for other in keys {
+        for n in 0..N {
+            lower[n] += u64::from(other < keys[n]);
         }
     }
-    for n in 0..own.len() {
-        own[lower[n] as usize] = indices[n];
+    for n in 0..N {
+        first[lower[n] as usize % N] = particles[n];
     }
 }
 
@@ -110,7 +109,7 @@ mod tests {
 
     #[test]
     fn few_and_many_particles_are_sorted_alike() {
-        let counts = |width| (0..FEW + 3).map(move |count| (count, width));
+        let counts = |width| (0..20).map(move |count| (count, width));
         for (count, width) in Width::supported().into_iter().flat_map(counts) {
             let ids: Vec<ParticleId> = (0..count as u64).map(|n| ParticleId(n * 7919 % 1009)).collect();
             let mut order: Vec<u32> = (0..count as u32).collect();
