@@ -4,6 +4,7 @@ pub(super) mod gradient;
 mod multigrid;
 mod projection;
 pub(super) mod separating_walls;
+mod share;
 mod system;
 
 pub(super) use projection::{Limits, PressureSolver};
