@@ -15,7 +15,7 @@ use crate::flip::slab::{Halo, Slab, depth, entries_of_layers, hull, layers_of_en
 
 /// Number of pairs of blocks per rank below which every rank computes the whole level: messages would take
 /// longer than the work.
-const FEW: usize = 4;
+const FEW: usize = 3;
 
 /// Entries of a pair of blocks, a red one and a black one.
 const PAIR: usize = 2 * BLOCK;
