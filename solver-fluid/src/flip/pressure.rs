@@ -1,7 +1,9 @@
 //! The pressure: its system, the projection that solves it, and the preconditioner of that.
 
+mod between_levels;
 pub(super) mod gradient;
 mod multigrid;
+mod passes;
 mod projection;
 pub(super) mod separating_walls;
 mod share;
