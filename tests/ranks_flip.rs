@@ -80,6 +80,7 @@ center = [0.2, 0.2, 0.7]
 axis = [0.0, 0.0, -1.0]
 radius = 0.06
 speed = 1.5
+until = 0.1
 [[participants.settings.sinks]]
 min = [0.0, 0.0, 0.0]
 max = [0.4, 0.4, 0.32]
