@@ -24,7 +24,11 @@ impl Halo {
     ) -> Self {
         let (mut halo, own) = (Self::default(), ranks.rank());
         for other in (0..ranks.size()).filter(|&other| other != own) {
-            let both = |a: Range<usize>, b: Range<usize>| a.start.max(b.start)..a.end.min(b.end);
+            let both = |a: Range<usize>, b: Range<usize>| {
+                let (start, end) = (a.start.max(b.start), a.end.min(b.end));
+                // One of two ranks may send nothing, while the other does.
+                if start < end { start..end } else { 0..0 }
+            };
             let (send, receive) = (both(owned(own), wanted(other)), both(owned(other), wanted(own)));
             if !send.is_empty() || !receive.is_empty() {
                 halo.with.push(other);
