@@ -92,15 +92,13 @@ fn a_checkpoint_of_four_ranks_goes_on_with_any_number() {
 }
 
 #[test]
-fn what_cannot_be_cut_says_so() {
+fn a_wrong_choice_of_ranks_says_so() {
     let refused = |arguments: &[&str]| {
         let folder = Folder::new();
         let output = folder.run(&repository("tests/determinism.toml"), arguments);
         assert!(!output.status.success(), "{arguments:?}");
         stderr(&output)
     };
-    let flip = refused(&["--quiet", "--ranks=water=2", "--set=participants.water.settings.method=flip"]);
-    assert!(flip.contains("cannot be cut among ranks"), "{flip}");
     let name = refused(&["--ranks=watr=2"]);
     assert!(name.contains("no participant `watr`") && name.contains("water"), "{name}");
     let number = refused(&["--ranks=water=0"]);

@@ -9,7 +9,7 @@
 //! | body forces | `flip/forces.rs` |
 //! | walls that let go | `flip/pressure/separating_walls.rs` |
 //! | pressure projection | `flip/pressure.rs` and below |
-//! | extrapolation into the air | `flip/extrapolation.rs` |
+//! | extrapolation into the air | `flip/face_velocity/extrapolation.rs` |
 //! | grid to particle, advection | `flip/grid_to_particle.rs`, `flip/solver.rs` |
 //! | density correction | `flip/density_correction.rs` |
 //!
@@ -23,7 +23,6 @@
 mod arithmetic;
 mod cell;
 mod density_correction;
-mod extrapolation;
 mod face_velocity;
 mod forces;
 mod grid;
@@ -32,6 +31,7 @@ mod group_members;
 mod particle_to_grid;
 mod pressure;
 pub mod section;
+mod slab;
 mod solver;
 mod state;
 mod viscosity;

@@ -15,6 +15,14 @@ pub(super) enum Cell {
     Wall = WALL,
 }
 
+impl Cell {
+    /// The kind with these bits.
+    pub(super) fn from_bits(bits: u8) -> Self {
+        let kinds = [Self::Foreign, Self::Fluid, Self::Spray, Self::Wall];
+        kinds.into_iter().find(|&kind| kind as u8 == bits).unwrap_or(Self::Air)
+    }
+}
+
 /// Bit of cells in which the pressure is unknown.
 pub(super) const OPEN: u8 = 1;
 const FLUID: u8 = 2;

@@ -17,6 +17,7 @@ use super::grid::Grid;
 use super::group_members::MemberContributions;
 use super::particle_to_grid::ParticleToGrid;
 use super::pressure::{BLOCK, Split};
+use super::slab::{Slab, depth};
 
 /// Density over the rest density: particles of a cell are spray if the cell and the six cells around it have
 /// less. A full sheet, one cell thick, has 0.67.
@@ -39,13 +40,15 @@ pub(super) fn around(grid: &Grid, at: usize) -> [(usize, usize, usize); 6] {
     ]
 }
 
-/// Finds the density in the cells that hold particles, relative to the rest density. It is the mean of the
+/// Finds the density in the cells of the slab that hold particles, relative to the rest density. It is the mean of the
 /// weights that particles bring to a cell's six faces, over `full`, the number of particles in a cell at rest
 /// density. At a wall the mirror image brings the other half of the weight.
-fn measure(grid: &Grid, transferred: &ParticleToGrid, full: f64, density: &mut Vec<f32>) {
+fn measure(slab: &Slab, grid: &Grid, transferred: &ParticleToGrid, full: f64, density: &mut Vec<f32>) {
     let scale = (1.0 / (6.0 * full)) as f32;
     density.resize(grid.len(), 0.0);
-    density.par_iter_mut().enumerate().with_min_len(BLOCK).for_each(|(at, density)| {
+    let own = slab.entries(0);
+    density[own.clone()].par_iter_mut().enumerate().with_min_len(BLOCK).for_each(|(n, density)| {
+        let at = own.start + n;
         *density = 0.0;
         if transferred.cell[at] == Cell::Fluid {
             for (face, axis, next) in around(grid, at) {
@@ -56,28 +59,32 @@ fn measure(grid: &Grid, transferred: &ParticleToGrid, full: f64, density: &mut V
     });
 }
 
-fn spray(grid: &Grid, cell: &[Cell], density: &[f32]) -> Vec<usize> {
+fn spray(slab: &Slab, grid: &Grid, cell: &[Cell], density: &[f32]) -> Vec<usize> {
     let thin = |at: usize| density[at] < SPRAY;
     let alone = |&at: &usize| {
         cell[at] == Cell::Fluid && thin(at) && around(grid, at).into_iter().all(|(_, _, next)| thin(next))
     };
-    (0..cell.len()).into_par_iter().with_min_len(BLOCK).filter(alone).collect()
+    slab.entries(0).into_par_iter().with_min_len(BLOCK).filter(alone).collect()
 }
 
 /// Measures the density in the cells that particles were transferred to, and marks the cells of spray. `full`
-/// is the number of particles in a cell at rest density.
-pub(super) fn measure_and_mark_spray(grid: &Grid, full: f64, transferred: &mut ParticleToGrid) {
+/// is the number of particles in a cell at rest density. Collective.
+pub(super) fn measure_and_mark_spray(slab: &Slab, grid: &Grid, full: f64, transferred: &mut ParticleToGrid) {
     let mut density = std::mem::take(&mut transferred.density);
-    measure(grid, transferred, full, &mut density);
-    for at in spray(grid, &transferred.cell, &density) {
+    measure(slab, grid, transferred, full, &mut density);
+    slab.halo(1).exchange(&slab.ranks, [&mut density]);
+    for at in spray(slab, grid, &transferred.cell, &density) {
         transferred.cell[at] = Cell::Spray;
     }
     transferred.density = density;
+    let cells = slab.halo(depth::CELLS);
+    cells.exchange_as(&slab.ranks, [&mut transferred.cell], |cell| cell as u8, Cell::from_bits);
 }
 
 /// The state from which the right-hand side of the density projection follows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DensityCorrection<'a> {
+    pub(super) slab: &'a Slab,
     pub(super) grid: &'a Grid,
     pub(super) transferred: &'a ParticleToGrid,
     pub(super) contributions: &'a MemberContributions,
@@ -88,18 +95,22 @@ pub(super) struct DensityCorrection<'a> {
 
 impl DensityCorrection<'_> {
     /// Sets the relative deviation of each cell's density from the rest density. Returns its largest
-    /// magnitude.
+    /// magnitude. Collective.
     pub(super) fn deviations(&self, result: &mut Split<f64>) -> f64 {
         let mut largest = 0.0;
         for (colour, result) in result.iter_mut().enumerate() {
-            let entries = result.par_iter_mut().enumerate().with_min_len(BLOCK);
+            let own = self.slab.entries(0);
+            let first = own.start / 2;
+            let entries = result[first..own.end.div_ceil(2)].par_iter_mut().enumerate().with_min_len(BLOCK);
             let magnitudes = entries.map(|(m, result)| {
-                let at = 2 * m + colour;
-                *result = if self.cell[at] == Cell::Fluid { self.deviation(at) } else { 0.0 };
+                let at = 2 * (first + m) + colour;
+                let is_fluid = own.contains(&at) && self.cell[at] == Cell::Fluid;
+                *result = if is_fluid { self.deviation(at) } else { 0.0 };
                 result.abs()
             });
             largest = magnitudes.reduce(|| largest, f64::max);
         }
+        let [largest] = self.slab.largest([largest]);
         largest
     }
 

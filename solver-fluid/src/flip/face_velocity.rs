@@ -1,6 +1,9 @@
 //! Velocities at faces through a sub-step: forces, walls, the pressure's gradient, and extrapolation into the
 //! air.
 
+mod extrapolation;
+
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use amalgam_particles::DVec3;
@@ -10,9 +13,6 @@ use rayon::prelude::*;
 
 use super::arithmetic::larger;
 use super::cell::{Cell, is_free, is_open};
-use super::extrapolation::{
-    ExtrapolatedFace, MarkKnown, MarkMissing, faces_to_extrapolate, marked, means, neighbours,
-};
 use super::forces::{ApplyForces, FaceForces, ForcesVersion};
 use super::grid::{Faces, Grid};
 use super::grid_to_particle::{FacePairs, FaceSource, SetFacePairs, pair};
@@ -20,6 +20,10 @@ use super::group_members::{MEMBERS, MemberContributions};
 use super::pressure::gradient::{LargestPressureChange, SetCoefficients, pressure_change};
 use super::pressure::separating_walls::WallFace;
 use super::pressure::{BLOCK, RUN, Split, System};
+use super::slab::{Slab, depth};
+use extrapolation::{
+    ExtrapolatedFace, MarkKnown, MarkMissing, faces_to_extrapolate, marked, means, neighbours,
+};
 
 /// Layers of faces in the air to which velocities are extrapolated.
 const EXTRAPOLATIONS: usize = 2;
@@ -79,10 +83,17 @@ impl Field {
     }
 
     /// Faces without particles beside a cell that is no air: others occupy it.
-    fn missing(&self, grid: &Grid, width: Width, axis: usize, cell: &[Cell]) -> Vec<usize> {
+    fn missing(
+        &self,
+        (grid, seen): (&Grid, &Range<usize>),
+        width: Width,
+        axis: usize,
+        cell: &[Cell],
+    ) -> Vec<usize> {
         let (stride, known) = (grid.strides()[axis], &self.known[axis][..]);
         let mark = |begin, marks: &mut [u8]| width.run(MarkMissing { begin, stride, cell, known, marks });
-        marked(grid.first() + stride..cell.len(), mark).map(|(face, _)| face).collect()
+        let faces = seen.start.max(grid.first() + stride)..seen.end;
+        marked(faces, mark).map(|(face, _)| face).collect()
     }
 
     /// Gives these faces the mean velocities of the known faces around them. Faces filled here do not count as
@@ -179,9 +190,17 @@ impl FaceVelocities {
     /// Computes the velocities before the projection: the velocities that particles brought, changed by
     /// `forces` and by the impulses of groups. Nothing flows through walls. If only the members have changed,
     /// it visits only the faces that members touch now, or touched the last time.
-    pub(super) fn apply_forces(&mut self, forces: &FaceForces<'_>, contributions: &MemberContributions) {
+    ///
+    /// All ranks visit the faces of their slab and those beside it that others need as well. Collective.
+    pub(super) fn apply_forces(
+        &mut self,
+        slab: &Slab,
+        forces: &FaceForces<'_>,
+        contributions: &MemberContributions,
+    ) {
         let new = self.forces.replace(forces.version) != Some(forces.version);
         let (grid, width) = (forces.grid, self.width);
+        let (seen, own) = (slab.vectors(depth::FORCES), slab.entries(0));
         let Self { unprojected, old, conductance, missing, changed, change_max, stopped, .. } = self;
         let Field { velocity, known } = unprojected;
         for (wall, before, coefficient) in stopped.drain(..) {
@@ -194,15 +213,14 @@ impl FaceVelocities {
         fields.enumerate().for_each(|(axis, (velocity, old, known, conductance, alone, with_members))| {
             if new {
                 let blocks = (
-                    velocity.par_chunks_mut(BLOCK),
-                    old.par_chunks_mut(BLOCK),
-                    known.par_chunks_mut(BLOCK),
-                    conductance.par_chunks_mut(BLOCK),
+                    velocity[seen.clone()].par_chunks_mut(BLOCK),
+                    old[seen.clone()].par_chunks_mut(BLOCK),
+                    known[seen.clone()].par_chunks_mut(BLOCK),
+                    conductance[seen.clone()].par_chunks_mut(BLOCK),
                 );
-                let changes = blocks
-                    .into_par_iter()
-                    .enumerate()
-                    .map(|(n, columns)| width.run(ApplyForces { forces, axis, begin: n * BLOCK, columns }));
+                let changes = blocks.into_par_iter().enumerate().map(|(n, columns)| {
+                    width.run(ApplyForces { forces, axis, begin: seen.start + n * BLOCK, columns })
+                });
                 *alone = changes.reduce(|| 0.0, larger);
             }
             *with_members = *alone;
@@ -215,15 +233,18 @@ impl FaceVelocities {
             for (&(face, _), state) in faces.iter().zip(states) {
                 let before = conductance[face];
                 (velocity[face], old[face], known[face], conductance[face]) = state;
-                *with_members = larger(*with_members, forces.update(velocity[face], old[face]));
-                if conductance[face] != before {
-                    conductance_changed.store(true, Ordering::Relaxed);
+                if own.contains(&face) {
+                    *with_members = larger(*with_members, forces.update(velocity[face], old[face]));
+                    if conductance[face] != before {
+                        conductance_changed.store(true, Ordering::Relaxed);
+                    }
                 }
             }
         });
-        self.conductance_version += u64::from(conductance_changed.into_inner());
+        let conductance_changed = slab.ranks.any(conductance_changed.into_inner());
+        self.conductance_version += u64::from(conductance_changed);
         if new {
-            *missing = [0, 1, 2].map(|axis| unprojected.missing(grid, width, axis, forces.cell));
+            *missing = [0, 1, 2].map(|axis| unprojected.missing((grid, &seen), width, axis, forces.cell));
         }
         for (axis, faces) in missing.iter().enumerate() {
             unprojected.fill_missing(grid, axis, &mut old[axis], faces);
@@ -234,6 +255,9 @@ impl FaceVelocities {
                 // Faces of cells beside the lower wall have none below.
                 changed[face.saturating_sub(stride) / RUN] = true;
             }
+        }
+        if !new {
+            slab.unite(changed);
         }
     }
 
@@ -248,15 +272,16 @@ impl FaceVelocities {
         self.conductance_version
     }
 
-    /// Sets the coefficients of the pressure's system in all runs of cells that have changed.
-    pub(super) fn set_coefficients(&self, forces: &FaceForces<'_>, system: &mut System) {
+    /// Sets the coefficients of the pressure's system in all runs of cells of the slab that have changed.
+    pub(super) fn set_coefficients(&self, slab: &Slab, forces: &FaceForces<'_>, system: &mut System) {
         let (grid, cell) = (forces.grid, forces.cell);
         let System { common, face, ground, .. } = system;
         *common = forces.conductance_inside();
         let [x, y, z] = face.each_mut().map(|face| face.par_chunks_mut(BLOCK));
         let changed = self.changed.par_chunks(BLOCK / RUN);
         let blocks = (x, y, z, ground.par_chunks_mut(BLOCK), changed).into_par_iter().enumerate();
-        blocks.for_each(|(n, (x, y, z, ground, changed))| {
+        let own = slab.chunks(0, BLOCK);
+        blocks.skip(own.start).take(own.len()).for_each(|(n, (x, y, z, ground, changed))| {
             let conductance = self.conductance.each_ref().map(Vec::as_slice);
             let (begin, strides) = (n * BLOCK, grid.strides());
             let face = [x, y, z];
@@ -264,12 +289,20 @@ impl FaceVelocities {
         });
     }
 
-    /// Minus the divergence of each cell that is no air [1/s], computed again where something has changed.
-    pub(super) fn negative_divergence(&self, grid: &Grid, cell: &[Cell], result: &mut Split<f64>) {
+    /// Minus the divergence of each cell of the slab that is no air [1/s], computed again where something has
+    /// changed.
+    pub(super) fn negative_divergence(
+        &self,
+        (grid, slab): (&Grid, &Slab),
+        cell: &[Cell],
+        result: &mut Split<f64>,
+    ) {
+        let own = slab.chunks(0, RUN);
         let strides = grid.strides();
         for (colour, result) in result.iter_mut().enumerate() {
             let runs =
                 result.par_chunks_mut(LANES).zip(&self.changed).enumerate().with_min_len(BLOCK / LANES);
+            let runs = runs.skip(own.start).take(own.len());
             runs.filter(|(_, (_, changed))| **changed).for_each(|(run, (result, _))| {
                 for (m, result) in result.iter_mut().enumerate() {
                     let at = run * RUN + 2 * m + colour;
@@ -287,18 +320,20 @@ impl FaceVelocities {
     }
 
     /// Finds the faces to which velocities are extrapolated.
-    fn find_extrapolated(&mut self, grid: &Grid, cell: &[Cell]) {
+    fn find_extrapolated(&mut self, (grid, slab): (&Grid, &Slab), cell: &[Cell]) {
+        let (seen, some) = (slab.vectors(depth::FORCES), slab.entries(depth::FILLED));
         let Self { unprojected, known, extrapolated, known_around, width, .. } = self;
         let (width, by_particles) = (*width, &unprojected.known);
         let columns = (known, extrapolated, known_around, by_particles).into_par_iter();
         columns.enumerate().for_each(|(axis, (known, extrapolated, known_around, by_particles))| {
             let stride = grid.strides()[axis];
-            known.par_chunks_mut(BLOCK).enumerate().for_each(|(n, known)| {
-                width.run(MarkKnown { begin: n * BLOCK, stride, brought: by_particles, cell, known });
+            known[seen.clone()].par_chunks_mut(BLOCK).enumerate().for_each(|(n, known)| {
+                let begin = seen.start + n * BLOCK;
+                width.run(MarkKnown { begin, stride, brought: by_particles, cell, known });
             });
             extrapolated.iter().flatten().for_each(|before| known_around[before.face] = 0);
             for faces in extrapolated {
-                *faces = faces_to_extrapolate(grid, width, axis, cell, known);
+                *faces = faces_to_extrapolate((grid, &some), width, axis, cell, known);
                 for of in faces {
                     (known[of.face], known_around[of.face]) = (true, of.known);
                 }
@@ -308,9 +343,10 @@ impl FaceVelocities {
 
     /// Takes the pressure, whose gradient is subtracted where velocities are asked for. Stops the fluid where
     /// it flows into walls that let go. Returns a bound of the velocity that particles take along each axis,
-    /// besides `flip_ratio` of their old one [m/s].
+    /// besides `flip_ratio` of their old one [m/s]. Collective.
     pub(super) fn set_pressure(
         &mut self,
+        slab: &Slab,
         (grid, cell): (&Grid, &[Cell]),
         split: &Split<f64>,
         walls: &[WallFace],
@@ -318,21 +354,27 @@ impl FaceVelocities {
     ) -> DVec3 {
         if self.extrapolated_from != self.forces {
             self.extrapolated_from = self.forces;
-            self.find_extrapolated(grid, cell);
+            self.find_extrapolated((grid, slab), cell);
         }
         let [red, black] = split;
-        let pairs = self.pressure.par_chunks_exact_mut(2).zip(red.par_iter().zip(black)).with_min_len(BLOCK);
+        let seen = slab.chunks(depth::FORCES, 2);
+        let columns = self.pressure[2 * seen.start..2 * seen.end].par_chunks_exact_mut(2);
+        let pairs = columns.zip(red[seen.clone()].par_iter().zip(&black[seen])).with_min_len(BLOCK);
         pairs.for_each(|(pair, (&red, &black))| pair.copy_from_slice(&[red, black]));
-        let mut bound = DVec3::ZERO;
+        let (mut bound, own) = ([0.0; 3], slab.vectors(depth::PROJECTED));
         for axis in 0..3 {
             let (stride, cell_size, pressure) = (grid.strides()[axis], grid.cell_size, &self.pressure[..]);
-            let blocks = self.conductance[axis].par_chunks(BLOCK).enumerate().map(|(n, conductance)| {
-                let begin = n * BLOCK;
+            let conductance = self.conductance[axis][own.clone()].par_chunks(BLOCK);
+            let blocks = conductance.enumerate().map(|(n, conductance)| {
+                let begin = own.start + n * BLOCK;
                 self.width.run(LargestPressureChange { begin, stride, cell_size, conductance, pressure })
             });
-            bound[axis] = self.change_max[1][axis] + blocks.reduce(|| 0.0, larger);
+            let changes = [self.change_max[1][axis], blocks.reduce(|| 0.0, larger)];
+            let [before, by_pressure] = slab.largest(changes);
+            bound[axis] = before + by_pressure;
         }
-        for &wall in walls {
+        let filled = slab.entries(depth::FILLED);
+        for &wall in walls.iter().filter(|wall| filled.contains(&wall.face)) {
             let WallFace { axis, face, .. } = wall;
             let [velocity, old] = self.projected(grid, flip_ratio).velocities(axis, face);
             if wall.holds(velocity) {
@@ -342,14 +384,14 @@ impl FaceVelocities {
                 bound[axis] = larger(bound[axis], (flip_ratio * old).abs());
             }
         }
-        bound
+        slab.largest(bound).into()
     }
 
     /// Adds -grad `potential` to the velocity at faces, at most `speed_max` [m/s]. Faces that members touch
     /// or that are beside cells of others stay as they are.
     pub(super) fn add_correction(
         &self,
-        grid: &Grid,
+        (grid, slab): (&Grid, &Slab),
         (cell, contributions): (&[Cell], &MemberContributions),
         potential: &Split<f64>,
         speed_max: f64,
@@ -372,22 +414,29 @@ impl FaceVelocities {
                     0.0
                 }
             };
-            let first = grid.index([0, 0, 0]);
-            let last = grid.index(grid.cells);
+            let Range { start, end } = slab.entries(depth::PROJECTED);
+            let first = start.max(grid.index([0, 0, 0]));
+            let last = end.min(grid.index(grid.cells));
             let faces = pairs[first..last].par_iter_mut().enumerate().with_min_len(BLOCK);
             faces.for_each(|(n, [velocity, _])| *velocity += speed(first + n));
         }
     }
 
-    /// Fills in the pairs that particles read at each face.
-    pub(super) fn set_face_pairs(&self, grid: &Grid, flip_ratio: f64, pairs: &mut FacePairs) {
+    /// Fills in the pairs that particles of the slab read at each face.
+    pub(super) fn set_face_pairs(
+        &self,
+        (grid, slab): (&Grid, &Slab),
+        flip_ratio: f64,
+        pairs: &mut FacePairs,
+    ) {
+        let own = slab.chunks(depth::PROJECTED, BLOCK);
         let projected = self.projected(grid, flip_ratio);
         let ProjectedVelocities { unprojected, conductance, pressure, old, cell_size, .. } = projected;
         pairs.par_iter_mut().zip(&self.extrapolated).enumerate().for_each(|(axis, (pairs, extrapolated))| {
             let (stride, conductance) = (grid.strides()[axis], &conductance[axis][..]);
             let (before, old) = (&unprojected[axis][..], &old[axis][..]);
             pairs.resize(before.len(), [0.0; 2]);
-            pairs.par_chunks_mut(BLOCK).enumerate().for_each(|(n, pairs)| {
+            pairs.par_chunks_mut(BLOCK).enumerate().skip(own.start).take(own.len()).for_each(|(n, pairs)| {
                 let (begin, columns) = (n * BLOCK, (before, old, pairs));
                 self.width.run(SetFacePairs {
                     begin,

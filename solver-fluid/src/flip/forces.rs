@@ -1,6 +1,8 @@
 //! Velocities of faces before the projection: the velocities that particles brought, changed by gravity, by
 //! the impulses of groups, and by viscosity, drags and fields of force.
 
+use std::ops::Range;
+
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{LANES, Lanes, Task};
 use rayon::prelude::*;
@@ -103,20 +105,22 @@ impl FaceForces<'_> {
     }
 }
 
-/// Adds the impulses by drags and fields of force at faces [kg m/s]. `step` are the start and the length of
+/// Adds the impulses by drags and fields of force at the `seen` faces [kg m/s]. `step` are the start and the length of
 /// the sub-step [s].
 pub(super) fn add_fields(
     (grid, parameters): (&Grid, &FlipParameters),
     transferred: &ParticleToGrid,
     step: (f64, f64),
+    seen: Range<usize>,
     impulse: &mut Faces<f64>,
 ) {
     if parameters.fields.is_empty() {
         return;
     }
     for (axis, impulse) in impulse.iter_mut().enumerate() {
-        let faces = impulse.par_iter_mut().enumerate().with_min_len(CHUNK);
-        faces.for_each(|(face, impulse)| {
+        let faces = impulse[seen.clone()].par_iter_mut().enumerate().with_min_len(CHUNK);
+        faces.for_each(|(n, impulse)| {
+            let face = seen.start + n;
             let [weight, moved] = transferred.at(axis, face).map(f64::from);
             if weight > 0.0 {
                 // A drag acts on each direction by itself and on all directions alike.

@@ -71,6 +71,11 @@ impl Grid {
         MARGIN
     }
 
+    /// Index of the first entry of a layer of cells, which belongs to a wall.
+    pub(super) fn begin_of_layer(&self, k: usize) -> usize {
+        MARGIN + (k + 1) * self.layer
+    }
+
     /// Layers, those of walls included.
     pub(super) fn layers(&self) -> usize {
         self.cells[2] + 2

@@ -1,7 +1,7 @@
 //! The contributions of group members to the grid, beyond the contributions that they make as free particles.
 
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
-use amalgam_particles::{DVec3, GroupMap, Particles};
+use amalgam_particles::{DVec3, GroupMap};
 use amalgam_solver_kit::Request;
 use rayon::prelude::*;
 
@@ -40,8 +40,8 @@ pub(super) struct GroupMotion<'a> {
     pub(super) inertia: &'a [f64],
     /// Mass of each group's members [kg].
     pub(super) own: &'a [f64],
-    /// Mass of each member [kg], group after group.
-    pub(super) mass: &'a [f64],
+    /// Mass of a member [kg].
+    pub(super) mass: f64,
 }
 
 /// Sixteen members or fewer, copied side by side, since they are far apart in the particles' columns.
@@ -83,19 +83,6 @@ struct Touched {
     sampled: Vec<[f64; 2]>,
     /// The faces that were touched before the last [`MemberContributions::add_up`].
     before: Vec<usize>,
-}
-
-/// Mass of each member, and of each group's members [kg].
-pub(super) fn masses(groups: &GroupMap, particles: &Particles) -> (Vec<f64>, Vec<f64>) {
-    let members = groups.all_members().par_iter().with_min_len(MEMBERS);
-    let mass: Vec<f64> = members.map(|&member| particles.mass[member as usize]).collect();
-    let mut rest = &mass[..];
-    let own = (0..groups.len()).map(|group| {
-        let (of_group, others) = rest.split_at(groups.members(group).len());
-        rest = others;
-        of_group.iter().sum()
-    });
-    (own.collect(), mass)
 }
 
 /// The inertia that each group has in this fluid [kg]. An infinite inertia becomes [`IMMOVABLE`] times the
@@ -144,17 +131,15 @@ impl MemberContributions {
     pub(super) fn add_up(
         &mut self,
         (grid, width): (&Grid, Width),
-        particles: (&[DVec3], &Particles),
+        (position, velocity): (&[DVec3], &[DVec3]),
         motion: &GroupMotion<'_>,
         fall: DVec3,
     ) {
-        let (position, particles) = particles;
-        let all = motion.groups.all_members().par_chunks(LANES).zip(motion.mass.par_chunks(LANES));
+        let all = motion.groups.all_members().par_chunks(LANES);
         self.members.resize(all.len(), MemberLanes::default());
         let all = all.zip(&mut self.members).with_min_len(MEMBERS / LANES);
-        all.for_each(|((members, mass), found)| {
-            let velocity = &particles.velocity;
-            width.run(LocateMembers { grid, motion, fall, position, velocity, members, mass, found });
+        all.for_each(|(members, found)| {
+            width.run(LocateMembers { grid, motion, fall, position, velocity, members, found });
         });
         let members = &self.members;
         self.axes.par_iter_mut().enumerate().rev().for_each(|(axis, kept)| {
@@ -166,7 +151,7 @@ impl MemberContributions {
                 grid,
                 members,
                 axis,
-                count: motion.mass.len(),
+                count: motion.groups.all_members().len(),
                 touched: &mut touched,
             });
             touched.list();
@@ -242,8 +227,6 @@ struct LocateMembers<'a> {
     position: &'a [DVec3],
     velocity: &'a [DVec3],
     members: &'a [u32],
-    /// Masses of these members [kg].
-    mass: &'a [f64],
     found: &'a mut MemberLanes,
 }
 
@@ -252,7 +235,7 @@ impl Task for LocateMembers<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let Self { grid, motion, fall, position, velocity, members, mass, found } = self;
+        let Self { grid, motion, fall, position, velocity, members, found } = self;
         let mut positions = [[0.0; LANES]; 3];
         for &member in members {
             let member = member as usize;
@@ -263,7 +246,7 @@ impl Task for LocateMembers<'_> {
         for l in 0..LANES {
             let n = l.min(members.len() - 1);
             let member = members[n] as usize;
-            let (at, velocity, own) = (position[member], velocity[member], mass[n]);
+            let (at, velocity, own) = (position[member], velocity[member], motion.mass);
             (positions[0][l], positions[1][l], positions[2][l]) = (at.x, at.y, at.z);
             found.group[l] = motion.groups.group_of()[member];
             let of = found.group[l] as usize;

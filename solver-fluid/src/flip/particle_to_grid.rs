@@ -12,6 +12,7 @@ use rayon::prelude::*;
 
 use super::cell::Cell;
 use super::grid::{FacePlaces, Grid, Weights};
+use super::slab::Slab;
 use crate::cell_order::sort_cells_by_id;
 
 /// Particles of one task.
@@ -39,8 +40,9 @@ pub(super) struct ParticleToGrid {
     pub(super) cell: Vec<Cell>,
     /// Density in each cell, relative to the rest density.
     pub(super) density: Vec<f32>,
+    /// The number of each particle's cell, counted from the first entry of the slab.
     cell_of: Vec<u32>,
-    /// Start of each cell in `order`.
+    /// Start in `order` of each cell of the slab, and of the particles outside of the slab.
     start: Vec<u32>,
     /// Indices of particles, cell after cell, and in a cell by id.
     order: Vec<u32>,
@@ -53,33 +55,40 @@ impl ParticleToGrid {
     /// Particles of one layer of cells reach three layers of faces. So every third layer is done at the same
     /// time, each by one thread, in the order of cells and of ids in a cell. No sum depends on threads or on
     /// the order of storage.
+    ///
+    /// Two ranks add to the faces on both sides of the border between their slabs. After each third they send
+    /// each other the sums there, and go on from them ([`Slab::join_sums`]). So the order of terms is that of
+    /// one rank. Particles outside of the slab are left out. Collective.
     pub(super) fn transfer(
         &mut self,
-        grid: &Grid,
-        width: Width,
+        slab: &Slab,
+        (grid, width): (&Grid, Width),
         ids: &[ParticleId],
         (position, velocity): (&[DVec3], &[DVec3]),
     ) {
-        self.sort_by_cell(grid, width, ids, position);
+        self.sort_by_cell(slab, (grid, width), ids, position);
         for sums in &mut self.sums {
             sums.resize(grid.len(), Vec4::ZERO);
             sums[..grid.first()].fill(Vec4::ZERO);
         }
-        self.mark_cells(grid);
+        self.mark_cells(slab, grid);
         let Self { sums, start, order, .. } = self;
-        // Behind the last layer of cells is a layer of walls, which holds no particle.
-        let layer_start = |k: usize| start[grid.index([0, 0, k])] as usize;
+        let (layers, base) = (slab.layers(), slab.entries(0).start);
+        // The walls around a layer hold no particle.
+        let layer_start = |k: usize| start[grid.begin_of_layer(k) - base] as usize;
+        // Chunks that hold the layers of faces of the slab.
+        let some = layers.start / 3..(layers.end + 1) / 3 + 1;
         for third in 0..3 {
             let chunk = 3 * grid.layer();
             let begin = grid.first() + third * grid.layer();
             let [x, y, z] = sums.each_mut().map(|sums| sums[begin..].par_chunks_mut(chunk));
-            x.zip(y).zip(z).enumerate().for_each(|(n, ((x, y), z))| {
+            x.zip(y).zip(z).enumerate().skip(some.start).take(some.len()).for_each(|(n, ((x, y), z))| {
                 let k = third + 3 * n;
                 if third == 0 {
                     // The first particles find these sums in the cache.
                     [&mut *x, &mut *y, &mut *z].into_iter().for_each(|sums| sums.fill(Vec4::ZERO));
                 }
-                if k >= grid.cells[2] {
+                if !layers.contains(&k) {
                     return;
                 }
                 width.run(Scatter {
@@ -90,7 +99,13 @@ impl ParticleToGrid {
                     sums: [x, y, z],
                 });
             });
+            slab.join_sums(third, sums);
         }
+    }
+
+    /// The columns of sums.
+    pub(super) fn sums_mut(&mut self) -> [&mut [Vec4]; 3] {
+        self.sums.each_mut().map(Vec::as_mut_slice)
     }
 
     /// A face's sums: weight, and weight times velocity [m/s]. Zero before the first [`Self::transfer`].
@@ -112,11 +127,19 @@ impl ParticleToGrid {
         sums
     }
 
-    fn sort_by_cell(&mut self, grid: &Grid, width: Width, ids: &[ParticleId], position: &[DVec3]) {
+    fn sort_by_cell(
+        &mut self,
+        slab: &Slab,
+        (grid, width): (&Grid, Width),
+        ids: &[ParticleId],
+        position: &[DVec3],
+    ) {
         self.cell_of.resize(position.len(), 0);
+        let (first, cells) = (slab.entries(0).start as u32, slab.entries(0).len() as u32);
         let chunks = self.cell_of.par_chunks_mut(CHUNK).zip(position.par_chunks(CHUNK));
-        chunks.for_each(|(cell_of, position)| width.run(CellNumbers { grid, position, cell_of }));
-        counting_sort(&self.cell_of, grid.len(), &mut self.start, &mut self.order);
+        chunks
+            .for_each(|(cell_of, position)| width.run(CellNumbers { grid, first, cells, position, cell_of }));
+        counting_sort(&self.cell_of, cells as usize + 1, &mut self.start, &mut self.order);
         sort_cells_by_id(width, &self.start, (|i| &ids[i as usize], Some(AHEAD)), &mut self.order);
     }
 
@@ -125,18 +148,23 @@ impl ParticleToGrid {
         &self.order
     }
 
-    /// Marks the cells that hold particles.
-    fn mark_cells(&mut self, grid: &Grid) {
-        // Walls, which surround each layer of cells, never change.
-        self.cell.resize(grid.len(), Cell::Wall);
-        let (start, layer) = (&self.start, grid.layer());
-        let layers = self.cell[grid.first() + layer..].par_chunks_mut(layer).take(grid.cells[2]).enumerate();
-        layers.for_each(|(k, cells)| {
-            let begin = grid.first() + (k + 1) * layer;
+    /// Marks the cells of the slab that hold particles.
+    fn mark_cells(&mut self, slab: &Slab, grid: &Grid) {
+        if self.cell.is_empty() {
+            // Walls, which surround each layer of cells, never change.
+            self.cell.resize(grid.len(), Cell::Wall);
+            for (j, k) in (0..grid.cells[2]).flat_map(|k| (0..grid.cells[1]).map(move |j| (j, k))) {
+                self.cell[grid.row(j, k)].fill(Cell::Air);
+            }
+        }
+        let (start, base, own) = (&self.start, slab.entries(0).start, slab.layers());
+        let layers = self.cell[grid.begin_of_layer(0)..].par_chunks_mut(grid.layer()).enumerate();
+        layers.skip(own.start).take(own.len()).for_each(|(k, cells)| {
+            let begin = grid.begin_of_layer(k);
             for j in 0..grid.cells[1] {
                 let row = grid.row(j, k);
                 let cells = &mut cells[row.start - begin..row.end - begin];
-                for (cell, bounds) in cells.iter_mut().zip(start[row.start..].windows(2)) {
+                for (cell, bounds) in cells.iter_mut().zip(start[row.start - base..].windows(2)) {
                     *cell = if bounds[0] < bounds[1] { Cell::Fluid } else { Cell::Air };
                 }
             }
@@ -150,9 +178,13 @@ fn total(own: Vec4, before: Vec4) -> [f32; 2] {
     [own.x + before.z, own.y + before.w]
 }
 
-/// Finds the numbers of the cells of some positions [m].
+/// Finds the numbers of the cells of some positions [m], counted from the slab's first entry. Positions
+/// outside of the slab get the number behind its last one.
 struct CellNumbers<'a> {
     grid: &'a Grid,
+    /// The first entry of the slab, and the number of its entries.
+    first: u32,
+    cells: u32,
     position: &'a [DVec3],
     cell_of: &'a mut [u32],
 }
@@ -167,7 +199,9 @@ impl Task for CellNumbers<'_> {
             for (l, position) in position.iter().enumerate() {
                 (columns[0][l], columns[1][l], columns[2][l]) = (position.x, position.y, position.z);
             }
-            cell_of.copy_from_slice(&self.grid.cell_numbers(&columns)[..cell_of.len()]);
+            let numbers = self.grid.cell_numbers(&columns);
+            let numbers = numbers.map(|number| number.wrapping_sub(self.first).min(self.cells));
+            cell_of.copy_from_slice(&numbers[..cell_of.len()]);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use amalgam_particles::lanes::{LANES, Width};
 use amalgam_particles::{DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Particles};
-use amalgam_solver_kit::{Answer, Field, FieldValues, Fields, Integration, Request, SolverError};
+use amalgam_solver_kit::{Answer, Field, FieldValues, Fields, Integration, Ranks, Request, SolverError};
 use rayon::prelude::*;
 
 use super::FlipParameters;
@@ -12,9 +12,11 @@ use super::face_velocity::FaceVelocities;
 use super::forces::{FaceForces, ForcesVersion};
 use super::grid::Grid;
 use super::grid_to_particle::{FacePairs, FaceSource, GridToParticle, Interpolated};
-use super::group_members::{GroupMotion, MEMBERS, SampleMembers, inertias, masses};
+use super::group_members::{GroupMotion, MEMBERS, SampleMembers, inertias};
 use super::particle_to_grid::{CHUNK, ParticleToGrid};
 use super::pressure::{Limits, PressureSolver, Split, split_zeros};
+use super::slab::members::{SeenMembers, sizes};
+use super::slab::{Halo, Slab, depth};
 use super::state::{CellKinds, OutsideImpulses, ParticlesOnGrid, Settings, Timing, Transfer};
 use crate::fluid::{Basics, Cut, Fluid, FluidMethod};
 use crate::sources::Sources;
@@ -49,8 +51,9 @@ const BLOCK: usize = 256;
 /// | fields | live | in a snapshot |
 /// | --- | --- | --- |
 /// | `settings` | as long as the solver, unchanged | no, a scene has them |
+/// | `slab` | until layers are dealt anew | no, no bit depends on it |
 /// | `pressure` | from step to step: each solve starts at the last answer | yes |
-/// | `timing`, `particles`, `cells`, `outside`, `flow`, `pairs` | for a step | no |
+/// | `timing`, `strayed`, `particles`, `cells`, `outside`, `flow`, `pairs` | for a step | no |
 /// | `scratch` | for a solve | no |
 /// | `solver` | for a solve, and the system as long as its version is valid | no |
 /// | `iterations` | a counter for tests and benchmarks | no |
@@ -59,9 +62,13 @@ const BLOCK: usize = 256;
 /// computed last, also in an earlier step. They save time and change no result.
 pub struct FlipMethod {
     settings: Settings,
+    /// The layers that this rank computes.
+    slab: Slab,
     /// Pressure in cells [Pa]: the last answer, where the next solve starts.
     pressure: Split<f64>,
     timing: Timing,
+    /// Layers by which a particle of some rank is outside of the rank's slab at the start of the sub-step.
+    strayed: usize,
     particles: ParticlesOnGrid,
     cells: CellKinds,
     outside: OutsideImpulses,
@@ -89,6 +96,24 @@ impl Fluid<FlipMethod> {
         self.method.iterations
     }
 
+    /// Deals layers to ranks anew, by numbers of particles in layers, so that particles move between ranks at
+    /// the end of the next step. Collective.
+    ///
+    /// # Errors
+    /// There are too few layers.
+    pub fn recut(&mut self, particles: &[i64]) -> Result<(), SolverError> {
+        let slab = Slab::new(&self.method.slab.ranks, self.method.settings.grid, particles)?;
+        self.method.take_over(slab);
+        Ok(())
+    }
+
+    /// Numbers of cells in the slab of this rank, and in the layers beside it that this rank sees.
+    pub fn shared(&self) -> (usize, usize) {
+        let (slab, [x, y, _]) = (&self.method.slab, self.method.settings.grid.cells);
+        let cells = |depth| x * y * slab.layers_of(slab.ranks.rank(), depth).len();
+        (cells(0), cells(depth::FORCES) - cells(0))
+    }
+
     /// Cells that hold particles of this fluid.
     pub fn liquid_cells(&self) -> usize {
         self.method.particles.start.grid.cell.iter().filter(|&&cell| cell == Cell::Fluid).count()
@@ -96,37 +121,57 @@ impl Fluid<FlipMethod> {
 }
 
 impl FlipMethod {
+    /// Begins a slab without any data of the last one, but for the pressure.
+    fn take(&mut self, slab: Slab) {
+        let Settings { parameters, grid, width } = &self.settings;
+        self.particles = ParticlesOnGrid::default();
+        self.cells = CellKinds::default();
+        self.outside = OutsideImpulses::new(grid, parameters);
+        self.flow = FaceVelocities::new(grid, *width);
+        self.pairs = FacePairs::default();
+        self.solver = PressureSolver::new(&slab, *grid, *width);
+        self.slab = slab;
+    }
+
+    /// Begins another slab, with the pressure that all ranks have found. Collective.
+    fn take_over(&mut self, slab: Slab) {
+        let (before, len) = (&self.slab, self.settings.grid.len());
+        let all = Halo::new(&before.ranks, |rank| before.entries_of(rank, 0), |_| 0..len);
+        all.exchange_split(&before.ranks, &mut self.pressure);
+        self.take(slab);
+    }
+
     /// Transfers particles to the grid as if all were free; contributions of groups are added later. Finds
-    /// spray, and the faces at which walls may let go.
+    /// spray, and the faces at which walls may let go. Collective.
     fn transfer(&mut self, first: bool, id: &[ParticleId], state: (&[DVec3], &[DVec3])) {
-        self.particles.transfer(&self.settings, first, id, state);
-        self.cells.find_unpressed(&self.settings.grid, &self.particles.of(first).grid, &self.pressure);
+        let Self { settings, slab, particles, cells, pressure, .. } = self;
+        particles.transfer((settings, slab), first, id, state);
+        cells.find_unpressed((&settings.grid, slab), &particles.of(first).grid, pressure);
     }
 
     /// Advances the grid by a sub-step, to velocities that are divergence-free in all cells except air.
     fn advance_grid(
         &mut self,
         first: bool,
-        (particles, tentative): (&Particles, &mut Tentative),
+        seen: &SeenMembers<'_>,
         motion: &GroupMotion<'_>,
-        request: &Request<'_>,
+        (bound, request): (&mut f64, &Request<'_>),
     ) -> Result<(), SolverError> {
-        let Self { settings, timing, cells, outside, flow, scratch, .. } = self;
+        let Self { settings, slab, timing, cells, outside, flow, scratch, .. } = self;
         let Settings { parameters, grid, width } = &*settings;
         let (transfer, members) = self.particles.parts_mut(first);
         let Transfer { grid: transferred, number } = transfer;
         let dt = timing.substep;
-        cells.classify(grid, transferred, parameters.gravity * dt, request.occupied);
-        outside.update(settings, transfer, timing)?;
-        let (position, _) = tentative.before(particles);
-        members.add_up((grid, *width), (position, particles), motion, parameters.gravity * dt);
+        cells.classify((grid, slab), transferred, parameters.gravity * dt, request.occupied);
+        outside.update((settings, slab), transfer, timing)?;
+        members.add_up((grid, *width), (&seen.position, &seen.velocity), motion, parameters.gravity * dt);
         let version = ForcesVersion { transfer: *number, cells: cells.version, dt };
         let (cell, outside) = (&cells.now, outside.at_faces.as_ref());
         let forces = FaceForces { grid, parameters, transferred, cell, outside, version };
-        flow.apply_forces(&forces, members);
-        let set = |system: &mut _| flow.set_coefficients(&forces, system);
+        flow.apply_forces(slab, &forces, members);
+        let set = |system: &mut _| flow.set_coefficients(slab, &forces, system);
         self.solver.set_coefficients(flow.conductance_version(), flow.changed(), set);
-        flow.negative_divergence(grid, cell, &mut scratch.right_hand_side);
+        flow.negative_divergence((grid, slab), cell, &mut scratch.right_hand_side);
         let limits = Limits {
             tolerance: parameters.tolerance,
             forcing: request.forcing,
@@ -141,12 +186,13 @@ impl FlipMethod {
                 unconverged.0, limits.iterations_max, limits.tolerance
             ))
         })?;
-        let given = flow.set_pressure((grid, cell), &self.pressure, &cells.unpressed, parameters.flip_ratio);
-        tentative.speed_bound += given.length();
+        let given =
+            flow.set_pressure(slab, (grid, cell), &self.pressure, &cells.unpressed, parameters.flip_ratio);
+        *bound = given.length();
         Ok(())
     }
 
-    /// Velocity of each member as the grid alone would have it. In f64: a group's inertia times the change of
+    /// Velocity of each seen member as the grid alone would have it. In f64: a group's inertia times the change of
     /// its velocity is what others feel.
     fn member_velocities(&mut self, motion: &GroupMotion<'_>) -> Vec<DVec3> {
         let Self { settings, particles: ParticlesOnGrid { members, .. }, flow, .. } = self;
@@ -154,7 +200,7 @@ impl FlipMethod {
         let projected = flow.projected(grid, *flip_ratio);
         members.sample(|axis, face| projected.velocities(axis, face));
         let (flip_ratio, contributions) = (*flip_ratio, &*members);
-        let mut velocities = vec![DVec3::ZERO; motion.mass.len()];
+        let mut velocities = vec![DVec3::ZERO; motion.groups.all_members().len()];
         let chunks =
             velocities.par_chunks_mut(LANES).zip(&contributions.members).with_min_len(MEMBERS / LANES);
         chunks.for_each(|(result, members)| {
@@ -217,14 +263,22 @@ impl FlipMethod {
     }
 
     /// Finds the velocities with which free particles travel: the flow, and what brings the density nearer to
-    /// the rest density.
+    /// the rest density. Collective.
     fn set_face_pairs(&mut self, first: bool) -> Result<(), SolverError> {
-        let Self { settings, cells, scratch: Scratch { right_hand_side, potential }, .. } = self;
+        let (flip_ratio, grid) = (self.settings.parameters.flip_ratio, &self.settings.grid);
+        self.flow.set_face_pairs((grid, &self.slab), flip_ratio, &mut self.pairs);
+        self.correct_density(first)?;
+        self.slab.see_pairs(0.5 * self.timing.substep, self.strayed, &mut self.pairs);
+        Ok(())
+    }
+
+    /// Adds the velocities that bring the density nearer to the rest density. Collective.
+    fn correct_density(&mut self, first: bool) -> Result<(), SolverError> {
+        let Self { settings, slab, cells, scratch: Scratch { right_hand_side, potential }, .. } = self;
         let Settings { parameters, grid, .. } = &*settings;
-        self.flow.set_face_pairs(grid, parameters.flip_ratio, &mut self.pairs);
         let (Transfer { grid: transferred, .. }, contributions) = self.particles.parts(first);
         let (cell, full) = (&cells.now, parameters.full());
-        let correction = DensityCorrection { grid, transferred, contributions, cell, full };
+        let correction = DensityCorrection { slab, grid, transferred, contributions, cell, full };
         if correction.deviations(right_hand_side) < DEVIATION_MIN {
             return Ok(());
         }
@@ -245,20 +299,25 @@ impl FlipMethod {
             ))
         })?;
         let speed_max = SPREAD_MAX * parameters.radius / self.timing.substep;
-        self.flow.add_correction(grid, (cell, contributions), potential, speed_max, &mut self.pairs);
+        self.flow.add_correction((grid, slab), (cell, contributions), potential, speed_max, &mut self.pairs);
         Ok(())
     }
 
-    /// Ends a sub-step that is not the last: free particles move, members with their group.
-    fn end_substep(&self, particles: &Particles, tentative: &mut Tentative, motion: &GroupMotion<'_>) {
+    /// Ends a sub-step that is not the last: free particles move, members with their group. Collective.
+    fn end_substep(
+        &self,
+        particles: &Particles,
+        tentative: &mut Tentative,
+        (groups, velocities): (&GroupMap, &[DVec3]),
+    ) {
         let (mut position, mut velocity) = tentative.take(particles);
-        self.advance(motion.groups, &mut position, &mut velocity);
-        for (group, &velocity) in motion.velocity.iter().enumerate() {
-            for &member in motion.groups.members(group) {
+        self.advance(groups, &mut position, &mut velocity);
+        for (group, &velocity) in velocities.iter().enumerate() {
+            for &member in groups.members(group) {
                 position[member as usize] += self.timing.substep * velocity;
             }
         }
-        let bound = speed_max(&velocity);
+        let [bound] = self.slab.largest([speed_max(&velocity)]);
         tentative.put((position, velocity), bound);
     }
 }
@@ -267,19 +326,6 @@ impl FlipMethod {
 #[inline(always)]
 fn grid_velocity(interpolated: &Interpolated) -> DVec3 {
     DVec3::from_array(interpolated.map(|pair| f64::from(pair[0])))
-}
-
-/// The momentum that the fluid gives each group in a sub-step: J = M (v_new - v12) - J_ext. `velocity` are
-/// those of members, group after group [m/s].
-fn group_momentum(motion: &GroupMotion<'_>, velocity: &[DVec3]) -> Vec<DVec3> {
-    let mut members = velocity.iter().zip(motion.mass);
-    let momentum = |group: usize| {
-        let members = members.by_ref().take(motion.groups.members(group).len());
-        let sum: DVec3 = members.map(|(&velocity, &mass)| mass * velocity).sum();
-        let change = sum / motion.own[group] - motion.velocity[group];
-        motion.inertia[group] * change - motion.impulse[group]
-    };
-    (0..motion.groups.len()).map(momentum).collect()
 }
 
 impl FluidMethod for FlipMethod {
@@ -299,9 +345,11 @@ impl FluidMethod for FlipMethod {
             cells: CellKinds::default(),
             outside: OutsideImpulses::new(&grid, &parameters),
             flow: FaceVelocities::new(&grid, width),
+            strayed: 0,
             pairs: FacePairs::default(),
             scratch: Scratch { right_hand_side: split_zeros(&grid), potential: split_zeros(&grid) },
-            solver: PressureSolver::new(grid, width),
+            solver: PressureSolver::new(&Slab::whole(grid), grid, width),
+            slab: Slab::whole(grid),
             iterations: 0,
             settings: Settings { parameters, grid, width },
         }
@@ -360,30 +408,44 @@ impl FluidMethod for FlipMethod {
         let substeps = cut.substeps;
         self.timing.relaxation_time = cut.stable / self.settings.parameters.cfl;
         self.timing.substep = cut.dt;
-        let (own, mass) = masses(request.groups, particles);
+        let mass = self.settings.parameters.particle_mass;
+        let of_members = |size| std::iter::repeat_n(mass, size).sum();
+        let own: Vec<f64> = sizes(&self.slab, request).map(of_members).collect();
         let inertia = inertias(request, &own);
         let impulse: Vec<DVec3> =
             request.impulse.iter().map(|&impulse| impulse / f64::from(substeps)).collect();
         let mut velocity = request.velocity.to_vec();
         for k in 0..substeps {
-            let first = k == 0;
+            let (first, mut bound) = (k == 0, 0.0);
             self.timing.begin = self.timing.time + f64::from(k) * cut.dt;
+            self.strayed = 0;
             if !first {
-                self.transfer(false, &particles.id, tentative.before(particles));
+                let before = tentative.before(particles);
+                self.strayed = self.slab.strayed(before.0);
+                let guests = (self.strayed > 0).then(|| self.slab.with_guests(&particles.id, before));
+                match guests {
+                    Some((id, position, velocity)) => self.transfer(false, &id, (&position, &velocity)),
+                    None => self.transfer(false, &particles.id, before),
+                }
             }
+            let (position, _) = tentative.before(particles);
+            let grid = &self.settings.grid;
+            let seen = SeenMembers::new(&self.slab, grid, request, (position, &particles.velocity));
             let motion = GroupMotion {
-                groups: request.groups,
+                groups: &seen.groups,
                 velocity: &velocity,
                 impulse: &impulse,
                 inertia: &inertia,
                 own: &own,
-                mass: &mass,
+                mass,
             };
-            self.advance_grid(first, (particles, tentative), &motion, request)?;
-            let given = group_momentum(&motion, &self.member_velocities(&motion));
+            self.advance_grid(first, &seen, &motion, (&mut bound, request))?;
+            let of_members = self.member_velocities(&motion);
+            let given = seen.group_momentum(&self.slab, (request, mass), &motion, of_members);
+            tentative.speed_bound += bound;
             if k + 1 < substeps {
                 self.set_face_pairs(first)?;
-                self.end_substep(particles, tentative, &motion);
+                self.end_substep(particles, tentative, (request.groups, &velocity));
             }
             for (group, given) in given.into_iter().enumerate() {
                 answer.momentum[group] += given;
@@ -396,11 +458,15 @@ impl FluidMethod for FlipMethod {
     /// The grid's velocities, to first order in the sub-step and without the density projection.
     fn velocities(&self, (position, _): (&[DVec3], &[DVec3]), wanted: &[u32]) -> Vec<DVec3> {
         let Settings { parameters: FlipParameters { flip_ratio, .. }, grid, .. } = &self.settings;
-        if wanted.len() < position.len() / MANY {
+        let few = wanted.len() < position.len() / MANY;
+        if few && self.strayed == 0 {
             return self.interpolated(self.flow.projected(grid, *flip_ratio), position, wanted);
         }
         let mut pairs = FacePairs::default();
-        self.flow.set_face_pairs(grid, *flip_ratio, &mut pairs);
+        self.flow.set_face_pairs((grid, &self.slab), *flip_ratio, &mut pairs);
+        if self.strayed > 0 {
+            self.slab.see_pairs(0.0, self.strayed, &mut pairs);
+        }
         self.interpolated(&pairs, position, wanted)
     }
 
@@ -429,7 +495,7 @@ impl FluidMethod for FlipMethod {
         let Settings { parameters, grid, width } = &self.settings;
         // The transfer at the start is of this state or of the one before, by whether the next step has begun.
         let mut now = ParticleToGrid::default();
-        now.transfer(grid, *width, &particles.id, (&particles.position, &particles.velocity));
+        now.transfer(&self.slab, (grid, *width), &particles.id, (&particles.position, &particles.velocity));
         let scale = parameters.particle_mass / grid.cell_size.powi(3);
         let value = |&x: &DVec3| {
             let faces = grid.place(x).faces(grid, 2).into_iter();
@@ -444,12 +510,46 @@ impl FluidMethod for FlipMethod {
         ]
     }
 
-    /// The pressure of each cell, by colour: the next solve starts there.
+    /// The pressure of each cell, by colour: the next solve starts there. The first rank has that of all.
     fn memory(&self) -> Vec<f64> {
-        self.pressure.concat()
+        let (slab, mut pressure) = (&self.slab, self.pressure.clone());
+        let all = |rank| if rank == 0 { 0..self.settings.grid.len() } else { 0..0 };
+        let gathered = Halo::new(&slab.ranks, |rank| slab.entries_of(rank, 0), all);
+        gathered.exchange_split(&slab.ranks, &mut pressure);
+        pressure.concat()
     }
 
     fn restore(&mut self, _: &Particles, memory: &[f64]) {
         self.pressure.iter_mut().flatten().zip(memory).for_each(|(pressure, &kept)| *pressure = kept);
+    }
+
+    fn share(&mut self, ranks: &Ranks, particles: &Particles) -> Result<Vec<u32>, SolverError> {
+        let Settings { parameters, grid, .. } = &self.settings;
+        if !ranks.is_alone() && parameters.viscosity > 0.0 {
+            return Err(SolverError(
+                "FLIP with viscosity cannot be cut among ranks yet: write viscosity = 0, or run it as one, with more \
+                 threads"
+                    .into(),
+            ));
+        }
+        let some = particles.position.iter().copied().skip(ranks.rank()).step_by(ranks.size());
+        let slab = Slab::new(ranks, *grid, &Slab::count(ranks, grid, some))?;
+        let is_own = |&i: &u32| slab.owner(grid.cell(particles.position[i as usize])[2]) == ranks.rank();
+        let own = (0..particles.len() as u32).filter(is_own).collect();
+        self.take(slab);
+        Ok(own)
+    }
+
+    fn owners(&mut self, particles: &Particles, step: u64) -> Vec<u32> {
+        let grid = self.settings.grid;
+        // Often at first, when the fluid may move fast.
+        if step.is_power_of_two() || step.is_multiple_of(Self::STORAGE_PERIOD) {
+            let counts = Slab::count(&self.slab.ranks, &grid, particles.position.iter().copied());
+            if let Some(slab) = self.slab.balanced(&counts) {
+                self.take_over(slab);
+            }
+        }
+        let owner = |&x: &DVec3| self.slab.owner(grid.cell(x)[2]) as u32;
+        particles.position.par_iter().with_min_len(CHUNK).map(owner).collect()
     }
 }

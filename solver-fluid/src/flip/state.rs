@@ -15,6 +15,7 @@ use super::group_members::MemberContributions;
 use super::particle_to_grid::ParticleToGrid;
 use super::pressure::Split;
 use super::pressure::separating_walls::{WallFace, unpressed};
+use super::slab::{Slab, depth};
 use super::viscosity::Viscosity;
 
 /// Settings. They never change.
@@ -64,7 +65,7 @@ impl ParticlesOnGrid {
     /// spray.
     pub(super) fn transfer(
         &mut self,
-        settings: &Settings,
+        (settings, slab): (&Settings, &Slab),
         first: bool,
         id: &[ParticleId],
         state: (&[DVec3], &[DVec3]),
@@ -73,8 +74,9 @@ impl ParticlesOnGrid {
         self.count += 1;
         let transfer = if first { &mut self.start } else { &mut self.later };
         transfer.number = self.count;
-        transfer.grid.transfer(grid, *width, id, state);
-        measure_and_mark_spray(grid, parameters.full(), &mut transfer.grid);
+        transfer.grid.transfer(slab, (grid, *width), id, state);
+        slab.halo(depth::FORCES).exchange(&slab.ranks, transfer.grid.sums_mut());
+        measure_and_mark_spray(slab, grid, parameters.full(), &mut transfer.grid);
     }
 
     /// The transfer of the first sub-step or of a later one.
@@ -110,30 +112,32 @@ impl CellKinds {
     /// Finds the faces at which walls may let go, after a transfer.
     pub(super) fn find_unpressed(
         &mut self,
-        grid: &Grid,
+        (grid, slab): (&Grid, &Slab),
         transferred: &ParticleToGrid,
         pressure: &Split<f64>,
     ) {
-        self.unpressed = unpressed(grid, &transferred.cell, pressure);
+        let layers = slab.layers_of(slab.ranks.rank(), depth::FORCES);
+        self.unpressed = unpressed(grid, layers, &transferred.cell, pressure);
     }
 
     /// Finds the cells that are no air. `fall` is the velocity that gravity gives in the sub-step [m/s].
+    /// Collective.
     pub(super) fn classify(
         &mut self,
-        grid: &Grid,
+        (grid, slab): (&Grid, &Slab),
         transferred: &ParticleToGrid,
         fall: DVec3,
         occupied: Option<&CellSet>,
     ) {
         std::mem::swap(&mut self.now, &mut self.before);
         self.now.clone_from(&transferred.cell);
-        let fall = fall.to_array();
+        let (fall, seen) = (fall.to_array(), slab.layers_of(slab.ranks.rank(), depth::CELLS));
         for face in &self.unpressed {
             face.release(transferred, fall, &mut self.now);
         }
         for cell in occupied.into_iter().flat_map(CellSet::iter) {
             let inside = cell.to_array().map(|c| usize::try_from(c).unwrap_or(usize::MAX));
-            if grid.is_cell(inside) {
+            if grid.is_cell(inside) && seen.contains(&inside[2]) {
                 let at = grid.index(inside);
                 if self.now[at] == Cell::Air {
                     self.now[at] = Cell::Foreign;
@@ -146,10 +150,14 @@ impl CellKinds {
                 }
             }
         }
-        let pairs = self.now.iter().zip(&self.before);
-        // Without an early exit the comparison runs in vectors.
-        let differ = pairs.fold(self.now.len() != self.before.len(), |differ, (a, b)| differ | (a != b));
-        self.version += u64::from(differ);
+        let mut differ = self.now.len() != self.before.len();
+        if !differ {
+            let own = slab.entries(0);
+            // Without an early exit the comparison runs in vectors.
+            let pairs = self.now[own.clone()].iter().zip(&self.before[own]);
+            differ = pairs.fold(false, |differ, (a, b)| differ | (a != b));
+        }
+        self.version += u64::from(slab.ranks.any(differ));
     }
 }
 
@@ -181,7 +189,7 @@ impl OutsideImpulses {
     /// The viscosity's iteration does not converge.
     pub(super) fn update(
         &mut self,
-        settings: &Settings,
+        (settings, slab): (&Settings, &Slab),
         Transfer { grid: transferred, number }: &Transfer,
         timing: &Timing,
     ) -> Result<(), SolverError> {
@@ -190,7 +198,8 @@ impl OutsideImpulses {
         let wanted = Some((*number, dt));
         let is_new = std::mem::replace(&mut self.computed_for, wanted) != wanted;
         let Some(impulses) = self.at_faces.as_mut().filter(|_| is_new) else { return Ok(()) };
-        impulses.iter_mut().for_each(|column| column.fill(0.0));
+        let seen = slab.entries(depth::FORCES);
+        impulses.iter_mut().for_each(|column| column[seen.clone()].fill(0.0));
         if let Some(viscosity) = &mut self.viscosity {
             let found = viscosity.find((grid, parameters), transferred, dt, impulses);
             found.map_err(|residual| {
@@ -201,7 +210,7 @@ impl OutsideImpulses {
                 ))
             })?;
         }
-        add_fields((grid, parameters), transferred, (timing.begin, dt), impulses);
+        add_fields((grid, parameters), transferred, (timing.begin, dt), seen, impulses);
         Ok(())
     }
 }

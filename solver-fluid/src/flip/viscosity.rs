@@ -275,6 +275,7 @@ mod tests {
     use amalgam_particles::lanes::Width;
     use amalgam_particles::{DVec3, ParticleId, random};
 
+    use super::super::slab::Slab;
     use super::*;
     use crate::sources::Sources;
 
@@ -318,7 +319,7 @@ mod tests {
         let velocity: Vec<DVec3> = position.iter().map(|&x| velocity(x)).collect();
         let ids: Vec<ParticleId> = (0..position.len() as u64).map(ParticleId).collect();
         let mut transferred = ParticleToGrid::default();
-        transferred.transfer(&grid, Width::of_machine(), &ids, (&position, &velocity));
+        transferred.transfer(&Slab::whole(grid), (&grid, Width::of_machine()), &ids, (&position, &velocity));
         (grid, transferred)
     }
 

@@ -11,15 +11,16 @@
 //! zero, so that only the residual of red cells is restricted. The first sweep after prolongation overwrites
 //! the black cells, so that only red cells are prolonged.
 
+use std::ops::Range;
+
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
-use rayon::slice::ChunksMut;
 
-use super::super::arithmetic::kept;
 use super::super::grid::Grid;
-use super::system::{
-    BLOCK, Kind, Split, System, add_lanes, in_order, neighbours, split_zeros, window, window_mut,
-};
+use super::super::slab::Slab;
+use super::between_levels::{Prolong, Restrict, pairs_of_layers};
+use super::share::{Share, shares};
+use super::system::{BLOCK, Kind, Split, System, add_lanes, neighbours, split_zeros, window};
 
 /// Largest number of cells of the coarsest level along an axis.
 const COARSEST: usize = 4;
@@ -38,6 +39,7 @@ const SHARED: usize = 1 << 11;
 /// A system with the work space of a cycle.
 #[derive(Clone, Debug)]
 struct Level {
+    share: Share,
     system: System,
     solution: Split<f32>,
     right_hand_side: Split<f32>,
@@ -146,8 +148,9 @@ fn add_products(a: &[f32; LANES], b: &[f32; LANES], sums: &mut [f64; LANES]) {
 }
 
 impl Level {
-    fn new(grid: Grid) -> Self {
+    fn new(grid: Grid, share: Share) -> Self {
         Self {
+            share,
             system: System::new(grid),
             solution: split_zeros(&grid),
             right_hand_side: split_zeros(&grid),
@@ -155,21 +158,29 @@ impl Level {
         }
     }
 
-    /// A pass over one colour of the solution, or over the residual.
-    fn pass(&mut self, width: Width, colour: usize, yields: Yield) {
-        self.blocks(width, colour, yields, None).for_each(|_| ());
+    /// A pass over one colour of the solution, in all blocks or `only` in some, which others then see.
+    /// Collective.
+    fn sweep(&mut self, width: Width, colour: usize, yields: Yield, only: Option<&[bool]>) {
+        self.blocks(width, colour, yields, only).for_each(|_| ());
+        self.share.see_colour(colour, &mut self.solution[colour]);
     }
 
-    /// Sweeps that begin at zero, in all blocks or `only` in some.
+    /// Finds the residual of the red cells, which others then see. Collective.
+    fn find_residual(&mut self, width: Width) {
+        self.blocks(width, 0, Yield::Residual, None).for_each(|_| ());
+        self.share.residual.exchange_colour(self.share.ranks(), 0, &mut self.residual);
+    }
+
+    /// Sweeps that begin at zero, in all blocks or `only` in some. Collective.
     fn sweep_from_zero(&mut self, width: Width, sweeps: usize, only: Option<&[bool]>) {
         for sweep in 0..sweeps {
             let first = if sweep == 0 { Yield::First } else { Yield::Relaxed };
-            self.blocks(width, 0, first, only).for_each(|_| ());
-            self.blocks(width, 1, Yield::Relaxed, only).for_each(|_| ());
+            self.sweep(width, 0, first, only);
+            self.sweep(width, 1, Yield::Relaxed, only);
         }
     }
 
-    /// Does a pass in all blocks or `only` in some, and yields the product of each block.
+    /// Does a pass in the rank's blocks or `only` in some, and yields the product of each block.
     fn blocks(
         &mut self,
         width: Width,
@@ -177,7 +188,7 @@ impl Level {
         yields: Yield,
         only: Option<&[bool]>,
     ) -> impl IndexedParallelIterator<Item = [f64; 1]> {
-        let Self { system, solution: [red, black], right_hand_side, residual } = self;
+        let Self { share, system, solution: [red, black], right_hand_side, residual } = self;
         let (own, other) = if colour == 0 { (red, black) } else { (black, red) };
         let (result, own): (_, &[f32]) = match yields {
             Yield::Residual => (residual, own),
@@ -192,225 +203,51 @@ impl Level {
             width.run(Pass { system, yields, colour, begin, result, right_hand_side, own, other })
         };
         let least = if result.len() < SHARED { usize::MAX } else { 1 };
-        result.par_chunks_mut(BLOCK).enumerate().map(block).with_min_len(least)
+        let own = result.par_chunks_mut(BLOCK).enumerate().skip(share.blocks.start).take(share.blocks.len());
+        own.map(block).with_min_len(least)
     }
 
     /// Sets the next level's right-hand side from the residual of red cells: the transpose of
-    /// [`Self::prolong`].
+    /// [`Self::prolong`]. Collective.
     fn restrict(&self, width: Width, coarse: &mut Self) {
         let (fine, grid) = (self.system.grid, coarse.system.grid);
         let [red, black] = pairs_of_layers(&grid, &mut coarse.right_hand_side);
         let shared = fine.len() / 2 >= SHARED;
-        let pairs = red.zip(black).enumerate().with_min_len(if shared { 1 } else { usize::MAX });
+        let Range { start, end } = coarse.share.restricted;
+        let pairs = red.zip(black).enumerate().skip(start).take(end - start);
+        let pairs = pairs.with_min_len(if shared { 1 } else { usize::MAX });
         pairs.for_each(|(pair, (red, black))| {
             width.run(Restrict { fine, grid, pair, residual: &self.residual, to: [red, black] });
         });
+        let Self { share, right_hand_side, .. } = coarse;
+        share.restriction.exchange_split(share.ranks(), right_hand_side);
     }
 
     /// Adds the coarser level's solution times a factor to the red cells, interpolated between the centres of
-    /// aggregates.
+    /// aggregates. Collective.
     fn prolong(&mut self, width: Width, coarse: &Self, factor: f32) {
         let (fine, grid) = (self.system.grid, coarse.system.grid);
         let [inverse, _] = &self.system.inverse;
         let [red, _] = pairs_of_layers(&fine, &mut self.solution);
         let shared = fine.len() / 2 >= SHARED;
-        let pairs = red.enumerate().with_min_len(if shared { 1 } else { usize::MAX });
-        pairs.for_each(|(pair, to)| {
+        let Range { start, end } = self.share.prolonged;
+        let pairs = red.enumerate().skip(start).take(end - start);
+        pairs.with_min_len(if shared { 1 } else { usize::MAX }).for_each(|(pair, to)| {
             width.run(Prolong { fine, grid, pair, from: &coarse.solution, factor, inverse, to });
         });
-    }
-}
-
-/// Number of the first entry of a pair of layers. The first pair begins behind the layer of walls.
-fn begin_of_pair(grid: &Grid, pair: usize) -> usize {
-    grid.first() + (2 * pair + 1) * grid.layer()
-}
-
-/// The layers of a column between the walls in pairs, which have as many red entries as black ones.
-fn pairs_of_layers<'a>(grid: &Grid, column: &'a mut Split<f32>) -> [ChunksMut<'a, f32>; 2] {
-    let begin = begin_of_pair(grid, 0);
-    let [red, black] = column;
-    [&mut red[begin.div_ceil(2)..], &mut black[begin / 2..]].map(|column| {
-        let len = grid.layer() * grid.cells[2].div_ceil(2);
-        column[..len].par_chunks_mut(grid.layer())
-    })
-}
-
-/// Weights of a cell's own aggregate and of the next aggregate along an axis, in linear interpolation.
-const SHARE: [f32; 2] = [0.75, 0.25];
-
-/// The value interpolated between two aggregates.
-#[inline(always)]
-fn mixed<L: Lanes>(own: L, next: L) -> L {
-    L::splat(SHARE[0]) * own + L::splat(SHARE[1]) * next
-}
-
-/// The row of aggregates, of `count` rows, that holds a row, and the next one. A row behind a wall mirrors
-/// the row before it.
-#[inline(always)]
-fn near(row: usize, count: usize) -> [usize; 2] {
-    let own = row / 2;
-    [own, if row.is_multiple_of(2) { own.saturating_sub(1) } else { (own + 1).min(count - 1) }]
-}
-
-/// The rows, of `fine` rows, that a row of aggregates, of `count` rows, contributes to, and their weights.
-/// The weight is zero if there is no such row.
-#[inline(always)]
-fn around(aggregate: usize, fine: usize, count: usize) -> [(usize, f32); 4] {
-    let mut rows = [(0, 0.0); 4];
-    let first = (2 * aggregate).saturating_sub(1);
-    for (row, of) in (first..(2 * aggregate + 3).min(fine)).zip(&mut rows) {
-        for (near, part) in near(row, count).into_iter().zip(SHARE) {
-            of.0 = row;
-            of.1 += if near == aggregate { part } else { 0.0 };
-        }
-    }
-    rows
-}
-
-/// Restriction to two layers of the coarse grid `grid`.
-struct Restrict<'a> {
-    fine: Grid,
-    grid: Grid,
-    pair: usize,
-    residual: &'a [f32],
-    /// By colour.
-    to: [&'a mut [f32]; 2],
-}
-
-impl Task for Restrict<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) {
-        let Self { fine, grid, pair, residual, to: [red, black] } = self;
-        let [n, rows, layers] = grid.cells;
-        let begin = begin_of_pair(&grid, pair);
-        // Sums of red cells that are the lower ones along x in their aggregates, and of upper ones, with an
-        // entry for the wall at both ends.
-        let len = n.next_multiple_of(LANES);
-        let mut sides = [vec![0.0; len + 2], vec![0.0; len + 2]];
-        let mut sums = vec![0.0; len];
-        for k in 2 * pair..(2 * pair + 2).min(layers) {
-            let in_layers = around(k, fine.cells[2], layers);
-            for j in 0..rows {
-                let in_rows = around(j, fine.cells[1], rows);
-                for i in (0..n).step_by(LANES) {
-                    let mut sum = [L::splat(0.0); 2];
-                    for (z, of_layer) in in_layers {
-                        for (y, of_row) in in_rows {
-                            let first = fine.index([0, y, z]);
-                            let of_side = &mut sum[first % 2];
-                            let part = L::splat(of_layer * of_row);
-                            *of_side = *of_side + part * L::load(window(residual, first.div_ceil(2) + i));
-                        }
-                    }
-                    for (side, sum) in sides.iter_mut().zip(sum) {
-                        sum.store(window_mut(side, i + 1));
-                    }
-                }
-                // The values behind a wall mirror those before it.
-                let [low, high] = &mut sides;
-                (high[0], low[n + 1]) = (low[1], high[n]);
-                for i in (0..n).step_by(LANES) {
-                    let own = L::load(window(low, i + 1)) + L::load(window(high, i + 1));
-                    let next = L::load(window(low, i + 2)) + L::load(window(high, i));
-                    mixed(own, next).store(window_mut(&mut sums, i));
-                }
-                // The last cell of an odd number is paired with a wall.
-                sums[n..].fill(0.0);
-                // The first entry of a pair of layers is black.
-                let at = grid.index([0, j, k]) - begin;
-                let [even, odd] =
-                    if at.is_multiple_of(2) { [&mut *black, &mut *red] } else { [&mut *red, &mut *black] };
-                let (even, odd) = (&mut even[at / 2..], &mut odd[at.div_ceil(2)..]);
-                let pairs = sums[..n.next_multiple_of(2)].as_chunks().0.iter();
-                for (&[first, second], (even, odd)) in pairs.zip(even.iter_mut().zip(odd)) {
-                    (*even, *odd) = (first, second);
-                }
-            }
-        }
-    }
-}
-
-/// Interpolation to the red cells of two layers of the fine grid `fine`.
-struct Prolong<'a> {
-    fine: Grid,
-    grid: Grid,
-    pair: usize,
-    /// The coarse solution.
-    from: &'a Split<f32>,
-    factor: f32,
-    inverse: &'a [f32],
-    to: &'a mut [f32],
-}
-
-impl Task for Prolong<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) {
-        let Self { fine, grid, pair, from, factor, inverse, to } = self;
-        let share = SHARE.map(|share| factor * share);
-        let [n, rows, layers] = grid.cells;
-        let begin = begin_of_pair(&fine, pair).div_ceil(2);
-        // A row of values interpolated between four rows of aggregates.
-        let mut row = vec![0.0; n.next_multiple_of(2 * LANES) + 2];
-        for z in 2 * pair..(2 * pair + 2).min(fine.cells[2]) {
-            for y in 0..fine.cells[1] {
-                let four = near(z, layers).map(|k| near(y, rows).map(|j| grid.index([0, j, k])));
-                for i in (0..n).step_by(2 * LANES) {
-                    // Corrections of even places along x, and of odd ones.
-                    let mut halves = [[0.0; LANES]; 2];
-                    for (odd, half) in halves.iter_mut().enumerate() {
-                        let mut two = [L::splat(0.0); 2];
-                        for (two, [own, next]) in two.iter_mut().zip(four) {
-                            let [own, next] = [own + i + odd, next + i + odd];
-                            let own = L::load(window(&from[own % 2], own / 2));
-                            *two = mixed(own, L::load(window(&from[next % 2], next / 2)));
-                        }
-                        mixed(two[0], two[1]).store(half);
-                    }
-                    for (l, pair) in row[i + 1..][..2 * LANES].as_chunks_mut().0.iter_mut().enumerate() {
-                        *pair = [halves[0][l], halves[1][l]];
-                    }
-                }
-                (row[0], row[n + 1]) = (row[1], row[n]);
-                let first = fine.index([0, y, z]);
-                let at = first.div_ceil(2);
-                let (to, inverse) = (&mut to[at - begin..][..n], &inverse[at..][..n]);
-                // Along x the red cells of a row are all lower ones in their aggregates, or all upper ones.
-                let (own, next) = (&row[1..][..n], &row[2 * (first % 2)..][..n]);
-                for i in (0..n).step_by(LANES) {
-                    if i + LANES <= n {
-                        let (own, next, inverse) = (window(own, i), window(next, i), window(inverse, i));
-                        add_corrections(share, own, next, inverse, window_mut(to, i));
-                    } else {
-                        add_corrections(share, &own[i..], &next[i..], &inverse[i..], &mut to[i..]);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Adds weighted values of `own` and `next` to cells that are unknowns.
-#[inline(always)]
-fn add_corrections(share: [f32; 2], own: &[f32], next: &[f32], inverse: &[f32], to: &mut [f32]) {
-    for i in 0..to.len() {
-        let value = share[0] * own[i] + share[1] * next[i];
-        to[i] += kept(value, inverse[i] != 0.0);
+        self.share.see_colour(0, &mut self.solution[0]);
     }
 }
 
 impl Multigrid {
-    pub(in crate::flip) fn new(grid: Grid, width: Width) -> Self {
-        let mut levels = vec![Level::new(grid)];
-        let mut cells = grid.cells;
+    pub(in crate::flip) fn new(slab: &Slab, grid: Grid, width: Width) -> Self {
+        let (mut grids, mut cells) = (vec![grid], grid.cells);
         while cells.iter().any(|&n| n > COARSEST) {
             cells = cells.map(|n| n.div_ceil(2));
-            levels.push(Level::new(Grid::new(grid.origin, grid.cell_size, cells)));
+            grids.push(Grid::new(grid.origin, grid.cell_size, cells));
         }
+        let shares = shares(slab, &grids);
+        let levels = grids.into_iter().zip(shares).map(|(grid, share)| Level::new(grid, share)).collect();
         Self { levels, width }
     }
 
@@ -418,28 +255,37 @@ impl Multigrid {
         self.width
     }
 
+    /// The part of the finest level that this rank computes.
+    pub(in crate::flip) fn share(&self) -> &Share {
+        &self.levels[0].share
+    }
+
     pub(in crate::flip) fn finest(&self) -> &System {
         &self.levels[0].system
     }
 
     /// Lets `set` set the finest coefficients `face`, `ground` and `common`, and builds the hierarchy from
-    /// them. Only coefficients in `changed` runs of cells may differ from before.
+    /// them. Only coefficients in `changed` runs of cells may differ from before. Collective.
     pub(in crate::flip) fn set(&mut self, changed: &[bool], set: impl FnOnce(&mut System)) {
         // Passes leave out vectors without an unknown, whose values must be zero. Cells become unknowns, or
         // cease to be, only if all runs have changed.
         if changed.iter().all(|&changed| changed) {
             for level in &mut self.levels {
-                let columns = level.solution.iter_mut().chain([&mut level.residual]);
-                columns.for_each(|column| column.par_chunks_mut(BLOCK).for_each(|block| block.fill(0.0)));
+                let own = &level.share.blocks;
+                for column in level.solution.iter_mut().chain([&mut level.residual]) {
+                    let blocks = column.par_chunks_mut(BLOCK).skip(own.start).take(own.len());
+                    blocks.for_each(|block| block.fill(0.0));
+                }
             }
         }
-        let finest = &mut self.levels[0].system;
-        set(finest);
-        finest.prepare(self.width, changed);
+        let Level { system, share, .. } = &mut self.levels[0];
+        set(system);
+        system.prepare(self.width, share, changed);
         let mut changed = changed.to_vec();
         for level in 1..self.levels.len() {
             let (fine, coarse) = self.levels.split_at_mut(level);
-            changed = fine[level - 1].system.coarsen(self.width, &changed, &mut coarse[0].system);
+            let Level { system, share, .. } = &mut coarse[0];
+            changed = fine[level - 1].system.coarsen(self.width, &changed, (system, share));
         }
     }
 
@@ -460,15 +306,18 @@ impl Multigrid {
     }
 
     /// Runs a symmetric cycle from zero. Returns the product of its solution and the right-hand side.
+    /// Collective.
     pub(in crate::flip) fn cycle(&mut self) -> f64 {
         self.cycle_from(0)
     }
 
     /// Sweeps from zero on the finest level, only in some blocks of each colour. The solution is zero in the
-    /// other blocks.
+    /// other blocks. Collective.
     pub(in crate::flip) fn smooth(&mut self, only: &[bool]) {
-        for column in &mut self.levels[0].solution {
+        let Level { share, solution, .. } = &mut self.levels[0];
+        for column in solution {
             let blocks = column.par_chunks_mut(BLOCK).zip(only);
+            let blocks = blocks.skip(share.blocks.start).take(share.blocks.len());
             blocks.filter(|(_, wanted)| !**wanted).for_each(|(block, _)| block.fill(0.0));
         }
         self.levels[0].sweep_from_zero(self.width, SWEEPS, Some(only));
@@ -481,7 +330,7 @@ impl Multigrid {
         let this = &mut self.levels[level];
         this.sweep_from_zero(width, sweeps, None);
         if !coarsest {
-            this.pass(width, 0, Yield::Residual);
+            this.find_residual(width);
             let (fine, coarse) = self.levels.split_at_mut(level + 1);
             fine[level].restrict(width, &mut coarse[0]);
             self.cycle_from(level + 1);
@@ -490,11 +339,18 @@ impl Multigrid {
         }
         let this = &mut self.levels[level];
         for _ in 1..sweeps {
-            this.pass(width, 1, Yield::Relaxed);
-            this.pass(width, 0, Yield::Relaxed);
+            this.sweep(width, 1, Yield::Relaxed, None);
+            this.sweep(width, 0, Yield::Relaxed, None);
         }
-        let last = if level == 0 { Yield::Last } else { Yield::Relaxed };
-        [1, 0].map(|colour| in_order(this.blocks(width, colour, last, None))).iter().flatten().sum()
+        if level > 0 {
+            this.sweep(width, 1, Yield::Relaxed, None);
+            this.sweep(width, 0, Yield::Relaxed, None);
+            return 0.0;
+        }
+        let black: Vec<_> = this.blocks(width, 1, Yield::Last, None).collect();
+        this.share.see_colour(1, &mut this.solution[1]);
+        let red: Vec<_> = this.blocks(width, 0, Yield::Last, None).collect();
+        this.share.by_colour([black, red]).iter().sum()
     }
 }
 
@@ -513,7 +369,7 @@ mod tests {
             for (n, at) in (0..20).flat_map(|k| (0..100).map(move |n| (n, [n % 10, n / 10, k]))) {
                 is_open[grid.index(at)] = at[2] < 5 || random(100 * at[2] + n, 0) < 0.01 * seed as f64;
             }
-            let mut multigrid = Multigrid::new(grid, Width::supported()[0]);
+            let mut multigrid = Multigrid::new(&Slab::whole(grid), grid, Width::supported()[0]);
             multigrid.set(&vec![true; grid.len() / (2 * LANES)], |system| {
                 system.common = 1.0;
                 for at in (0..grid.len()).filter(|&at| is_open[at]) {

@@ -6,13 +6,18 @@
 //! and so is the preconditioner (`flip/pressure/multigrid.rs`). All other numbers of the iteration are f64,
 //! so that a solve reaches its tolerance.
 
-use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
+use std::ops::Range;
+
+use amalgam_particles::lanes::{LANES, Width};
 use rayon::prelude::*;
 
 use super::super::arithmetic::larger;
 use super::super::grid::Grid;
+use super::super::slab::{Halo, Slab};
 use super::multigrid::Multigrid;
-use super::system::{BLOCK, Kind, Split, System, add_lanes, in_order, neighbours, split_zeros, window};
+use super::passes::{AdvanceSolution, Curvature, Products, Rescale, Residual, Unknowns, UpdateDirection};
+use super::share;
+use super::system::{BLOCK, Split, System, split_zeros};
 
 /// Ratio of the first residual to the target above which the starting point is improved before iterating.
 const START: f64 = 100.0;
@@ -45,254 +50,21 @@ pub(in crate::flip) struct PressureSolver {
     direction: Split<f64>,
     /// The largest entries of the right-hand side and of the residual in each of [`blocks`].
     largest: Vec<[f64; 2]>,
+    /// Brings the right-hand side and the pressure from rank to rank.
+    given: Halo,
+    found: Halo,
 }
 
 /// Error of a failed solve: the residual that was reached, relative to the right-hand side.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::flip) struct NotConverged(pub(in crate::flip) f64);
 
-/// The unknowns of one colour in a block.
-#[derive(Clone, Copy)]
-struct Unknowns<'a> {
-    system: &'a System,
-    colour: usize,
-    begin: usize,
-    len: usize,
-}
-
-impl<'a> Unknowns<'a> {
-    /// The unknowns of block number `block` of [`blocks`], which has `len` entries.
-    fn of_block(system: &'a System, block: usize, len: usize) -> Self {
-        Self { system, colour: block % 2, begin: block / 2 * BLOCK, len }
-    }
-
-    /// Visits runs of neighbouring vectors of one kind, unless they hold no unknown: the first entry of each
-    /// run in the block, and its number of entries.
-    #[inline(always)]
-    fn runs(&self) -> impl Iterator<Item = (Kind, usize, usize)> {
-        let kinds = &self.system.kind[self.colour][self.begin / LANES..][..self.len / LANES];
-        let mut done = 0;
-        let runs = kinds.chunk_by(|a, b| a == b).map(move |run| {
-            let (here, len) = (done, run.len() * LANES);
-            done += len;
-            (run[0], here, len)
-        });
-        runs.filter(|&(kind, ..)| kind != Kind::Closed)
-    }
-
-    /// Computes `A p` at the unknowns.
-    #[inline(always)]
-    fn times(&self, p: &Split<f64>, image: &mut [f64; BLOCK]) {
-        let System { grid, common, face_of, ground_of, links, .. } = self.system;
-        let (colour, common) = (self.colour, f64::from(*common));
-        let (own, other) = (&p[colour], &p[1 - colour]);
-        let [lower, upper] = neighbours(grid, colour);
-        for (kind, here, len) in self.runs() {
-            let at = self.begin + here;
-            let (p, image) = (&own[at..][..len], &mut image[here..][..len]);
-            let ground = &ground_of[colour][at..][..len];
-            let below = lower.map(|shift| &other[at.wrapping_add_signed(shift)..][..len]);
-            let beyond = upper.map(|shift| &other[at.wrapping_add_signed(shift)..][..len]);
-            if kind == Kind::Uniform {
-                let links = &links[colour][at..][..len];
-                for l in 0..len {
-                    let around = below[0][l] + beyond[0][l] + (below[1][l] + beyond[1][l]);
-                    let around = around + (below[2][l] + beyond[2][l]);
-                    // An entry that is no unknown has no links and is zero.
-                    let around = if links[l] > 0.0 { around } else { 0.0 };
-                    image[l] = f64::from(ground[l]) * p[l] + common * (f64::from(links[l]) * p[l] - around);
-                }
-            } else {
-                for l in 0..len {
-                    image[l] = f64::from(ground[l]) * p[l];
-                }
-                for axis in 0..3 {
-                    let (to, next) = (below[axis], beyond[axis]);
-                    let face = &face_of[axis][colour][at..][..len];
-                    let next_face = &face_of[axis][1 - colour][at.wrapping_add_signed(upper[axis])..][..len];
-                    for l in 0..len {
-                        image[l] +=
-                            f64::from(face[l]) * (p[l] - to[l]) + f64::from(next_face[l]) * (p[l] - next[l]);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Computes `p A p` in a block.
-struct Curvature<'a> {
-    unknowns: Unknowns<'a>,
-    p: &'a Split<f64>,
-}
-
-impl Task for Curvature<'_> {
-    type Output = [f64; 1];
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) -> [f64; 1] {
-        let Unknowns { colour, begin, len, .. } = self.unknowns;
-        let mut image = [0.0; BLOCK];
-        self.unknowns.times(self.p, &mut image);
-        [dot(&self.p[colour][begin..][..len], &image[..len])]
-    }
-}
-
-/// Computes `r = right_hand_side - A p` in a block, and r in f32; returns the largest entries of the
-/// right-hand side and of r.
-struct Residual<'a> {
-    unknowns: Unknowns<'a>,
-    p: &'a Split<f64>,
-    right_hand_side: &'a [f64],
-    r: &'a mut [f64],
-    rounded: &'a mut [f32],
-}
-
-impl Task for Residual<'_> {
-    type Output = [f64; 2];
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) -> [f64; 2] {
-        let Self { unknowns, p, right_hand_side, r, rounded } = self;
-        let mut image = [0.0; BLOCK];
-        unknowns.times(p, &mut image);
-        for l in 0..r.len() {
-            r[l] = right_hand_side[l] - image[l];
-            rounded[l] = r[l] as f32;
-        }
-        [largest(right_hand_side), largest(r)]
-    }
-}
-
-/// Computes `x += length p` and `r -= length A p` in a block, and r in f32; returns the largest entry of r.
-/// Multiplying by A again is cheaper than keeping the product of [`Curvature`] in memory.
-struct AdvanceSolution<'a> {
-    unknowns: Unknowns<'a>,
-    length: f64,
-    p: &'a Split<f64>,
-    x: &'a mut [f64],
-    r: &'a mut [f64],
-    rounded: &'a mut [f32],
-}
-
-impl Task for AdvanceSolution<'_> {
-    type Output = f64;
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) -> f64 {
-        let Self { unknowns, length, p, x, r, rounded } = self;
-        let mut image = [0.0; BLOCK];
-        unknowns.times(p, &mut image);
-        let p = &p[unknowns.colour][unknowns.begin..];
-        let mut worst = 0.0;
-        for (_, here, len) in unknowns.runs() {
-            let (p, image) = (&p[here..][..len], &image[here..][..len]);
-            let (x, r) = (&mut x[here..][..len], &mut r[here..][..len]);
-            let rounded = &mut rounded[here..][..len];
-            for l in 0..len {
-                x[l] += length * p[l];
-                r[l] -= length * image[l];
-                rounded[l] = r[l] as f32;
-            }
-            worst = larger(worst, largest(r));
-        }
-        worst
-    }
-}
-
-/// Computes `p = z + beta p` in a block.
-struct UpdateDirection<'a> {
-    unknowns: Unknowns<'a>,
-    beta: f64,
-    z: &'a [f32],
-    p: &'a mut [f64],
-}
-
-impl Task for UpdateDirection<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) {
-        let Self { unknowns, beta, z, p } = self;
-        for (_, here, len) in unknowns.runs() {
-            let (z, p) = (&z[here..][..len], &mut p[here..][..len]);
-            for l in 0..len {
-                p[l] = f64::from(z[l]) + beta * p[l];
-            }
-        }
-    }
-}
-
-/// Computes `x += part x` and `r -= part A x` in a block, with A x = b - r, and r in f32; returns the largest
-/// entry of r.
-struct Rescale<'a> {
-    part: f64,
-    b: &'a [f64],
-    x: &'a mut [f64],
-    r: &'a mut [f64],
-    rounded: &'a mut [f32],
-}
-
-impl Task for Rescale<'_> {
-    type Output = f64;
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) -> f64 {
-        let Self { part, b, x, r, rounded } = self;
-        for l in 0..x.len().min(b.len()).min(r.len()).min(rounded.len()) {
-            x[l] += part * x[l];
-            r[l] -= part * (b[l] - r[l]);
-            rounded[l] = r[l] as f32;
-        }
-        largest(r)
-    }
-}
-
-/// The scalar product of two columns, summed lane by lane.
-#[inline(always)]
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let mut sums = [0.0; LANES];
-    for (a, b) in a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0) {
-        for l in 0..LANES {
-            sums[l] += a[l] * b[l];
-        }
-    }
-    add_lanes(sums)
-}
-
-/// Scalar products in a block, with q = A p = b - r: `p r - z q` of p with the residual after a step z, and
-/// `p q`.
-struct Products<'a> {
-    z: &'a [f32],
-    p: &'a [f64],
-    b: &'a [f64],
-    r: &'a [f64],
-}
-
-impl Task for Products<'_> {
-    type Output = [f64; 2];
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) -> [f64; 2] {
-        let Self { z, p, b, r } = self;
-        let mut sums = [[0.0; LANES]; 2];
-        for n in (0..z.len()).step_by(LANES) {
-            let z: &[f32; LANES] = window(z, n);
-            let (p, b, r): (&[f64; LANES], _, _) = (window(p, n), window(b, n), window(r, n));
-            for l in 0..LANES {
-                let q = b[l] - r[l];
-                sums[0][l] += p[l] * r[l] - f64::from(z[l]) * q;
-                sums[1][l] += p[l] * q;
-            }
-        }
-        sums.map(add_lanes)
-    }
-}
-
 impl PressureSolver {
-    pub(in crate::flip) fn new(grid: Grid, width: Width) -> Self {
+    pub(in crate::flip) fn new(slab: &Slab, grid: Grid, width: Width) -> Self {
         Self {
-            multigrid: Multigrid::new(grid, width),
+            multigrid: Multigrid::new(slab, grid, width),
+            given: share::right_hand_side(slab, grid),
+            found: share::pressure(slab, grid),
             coefficients: None,
             residual: split_zeros(&grid),
             direction: split_zeros(&grid),
@@ -317,7 +89,23 @@ impl PressureSolver {
     /// `right_hand_side` must be zero at cells without an unknown. In runs of cells that have not `changed`,
     /// coefficients and right-hand side must be those of the last solve. Unless all runs have changed, all
     /// pressures must be those that the last solve found.
+    ///
+    /// Each rank gives the right-hand side in its slab. It gets the pressure in its slab and in the layers
+    /// beside it. Collective.
     pub(in crate::flip) fn solve(
+        &mut self,
+        right_hand_side: &mut Split<f64>,
+        changed: &[bool],
+        pressure: &mut Split<f64>,
+        limits: &Limits,
+    ) -> Result<u32, NotConverged> {
+        self.given.exchange_split(self.multigrid.share().ranks(), right_hand_side);
+        let solved = self.iterate(right_hand_side, changed, pressure, limits);
+        self.found.exchange_split(self.multigrid.share().ranks(), pressure);
+        solved
+    }
+
+    fn iterate(
         &mut self,
         right_hand_side: &mut Split<f64>,
         changed: &[bool],
@@ -371,48 +159,62 @@ impl PressureSolver {
     /// Returns true if the fluid touches no air. Its pressure is then determined up to a constant, and exists
     /// only if the divergences add up to zero. Rounding leaves a rest, which is spread over all cells.
     fn make_consistent(&self, right_hand_side: &mut Split<f64>) -> bool {
-        let system = self.multigrid.finest();
-        if !system.is_closed() {
+        let (system, share) = (self.multigrid.finest(), self.multigrid.share());
+        if share.any(!system.is_closed(&share.blocks)) {
             return false;
         }
-        let unknowns: usize = system.inverse.iter().flatten().filter(|&&inverse| inverse != 0.0).count();
-        let [sum] = in_order(blocks(right_hand_side).map(|block| [block.iter().sum()]));
+        let inverse = blocks(&system.inverse, &share.blocks).map(|(_, block)| block);
+        let unknowns = share.sum(inverse.flatten_iter().filter(|&&inverse| inverse != 0.0).count());
+        let sums = blocks(right_hand_side, &share.blocks).map(|(_, block)| [block.iter().sum()]);
+        let [sum] = share.in_order(sums.collect());
         let mean = sum / unknowns.max(1) as f64;
-        for (column, inverse) in right_hand_side.iter_mut().zip(&system.inverse) {
-            for (b, &inverse) in column.iter_mut().zip(inverse) {
+        let columns = blocks_mut(right_hand_side, &share.blocks).zip(blocks(&system.inverse, &share.blocks));
+        columns.for_each(|((_, b), (_, inverse))| {
+            for (b, &inverse) in b.iter_mut().zip(inverse) {
                 *b = if inverse == 0.0 { 0.0 } else { *b - mean };
             }
-        }
+        });
+        // Where nothing changes until the next solve, the ranks give the same numbers again.
+        self.found.exchange_split(share.ranks(), right_hand_side);
         true
     }
 
     /// Sets all columns to zero at cells without an unknown.
     fn clear(&mut self, pressure: &mut Split<f64>) {
-        for (pressure, inverse) in pressure.iter_mut().zip(&self.multigrid.finest().inverse) {
-            let entries = pressure.par_iter_mut().zip(inverse).with_min_len(BLOCK);
-            entries.for_each(|(p, &inverse)| *p = if inverse == 0.0 { 0.0 } else { *p });
-        }
+        let own = self.multigrid.share().blocks.clone();
+        let columns = blocks_mut(pressure, &own).zip(blocks(&self.multigrid.finest().inverse, &own));
+        columns.for_each(|((_, pressure), (_, inverse))| {
+            pressure
+                .iter_mut()
+                .zip(inverse)
+                .for_each(|(p, &inverse)| *p = if inverse == 0.0 { 0.0 } else { *p });
+        });
+        self.multigrid.share().see(pressure);
         let Self { multigrid, residual, direction, .. } = self;
-        for column in residual.iter_mut().chain(direction) {
-            column.par_chunks_mut(BLOCK).for_each(|block| block.fill(0.0));
+        for column in [residual, direction] {
+            blocks_mut(column, &own).for_each(|(_, block)| block.fill(0.0));
         }
-        multigrid.right_hand_side().iter_mut().for_each(|column| column.fill(0.0));
+        blocks_mut(multigrid.right_hand_side(), &own).for_each(|(_, block)| block.fill(0.0));
     }
 
-    /// The largest entries of the right-hand side and of the residual.
+    /// The largest entries of the right-hand side and of the residual. Collective.
     fn largest(&self) -> [f64; 2] {
-        self.largest
-            .iter()
-            .fold([0.0; 2], |[a, b], of_block| [larger(a, of_block[0]), larger(b, of_block[1])])
+        let share = self.multigrid.share();
+        let own = &self.largest[2 * share.blocks.start..2 * share.blocks.end];
+        let own =
+            own.iter().fold([0.0; 2], |[a, b], of_block| [larger(a, of_block[0]), larger(b, of_block[1])]);
+        share.largest(own)
     }
 
     /// Computes the residual in all blocks with a run that has changed.
     fn find_residual(&mut self, right_hand_side: &Split<f64>, changed: &[bool], p: &Split<f64>) {
         let Self { multigrid, residual, largest, .. } = self;
-        let width = multigrid.width();
+        let (width, own) = (multigrid.width(), multigrid.share().blocks.clone());
         let (system, rounded) = multigrid.finest_and_right_hand_side();
-        let tasks = (blocks_mut(residual), blocks_mut(rounded), blocks(right_hand_side), largest);
-        tasks.into_par_iter().enumerate().for_each(|(n, (r, rounded, right_hand_side, largest))| {
+        let largest = &mut largest[2 * own.start..2 * own.end];
+        let tasks =
+            (blocks_mut(residual, &own), blocks_mut(rounded, &own), blocks(right_hand_side, &own), largest);
+        tasks.into_par_iter().for_each(|((n, r), (_, rounded), (_, right_hand_side), largest)| {
             let unknowns = Unknowns::of_block(system, n, r.len());
             if changed[unknowns.begin / LANES..][..r.len() / LANES].contains(&true) {
                 *largest = width.run(Residual { unknowns, p, right_hand_side, r, rounded });
@@ -429,8 +231,10 @@ impl PressureSolver {
         (changed, target): (&[bool], f64),
         pressure: &mut Split<f64>,
     ) -> f64 {
-        let colours = self.largest.as_chunks::<2>().0.iter();
-        let above: Vec<bool> = colours.map(|[[_, red], [_, black]]| larger(*red, *black) > target).collect();
+        let share = self.multigrid.share();
+        let colours = self.largest.as_chunks::<2>().0[share.blocks.clone()].iter();
+        let above = colours.map(|[[_, red], [_, black]]| larger(*red, *black) > target).collect();
+        let above = share.flags(above);
         let near = self.beside(&above);
         self.multigrid.smooth(&near);
         if !changed.iter().all(|&changed| changed) {
@@ -451,57 +255,66 @@ impl PressureSolver {
     /// near the smoothest mode, and the preconditioner overestimates this mode most.
     fn rescale(&mut self, right_hand_side: &Split<f64>, pressure: &mut Split<f64>) {
         let Self { multigrid, residual, largest, .. } = self;
-        let width = multigrid.width();
-        let tasks =
-            (blocks(multigrid.solution()), blocks(pressure), blocks(right_hand_side), blocks(residual));
-        let products = tasks.into_par_iter().map(|(z, p, b, r)| width.run(Products { z, p, b, r }));
-        let [error, energy] = in_order(products);
+        let (width, own) = (multigrid.width(), multigrid.share().blocks.clone());
+        let tasks = (
+            blocks(multigrid.solution(), &own),
+            blocks(pressure, &own),
+            blocks(right_hand_side, &own),
+            blocks(residual, &own),
+        );
+        let products =
+            tasks.into_par_iter().map(|((_, z), (_, p), (_, b), (_, r))| width.run(Products { z, p, b, r }));
+        let [error, energy] = multigrid.share().in_order(products.collect());
         let part = if energy > 0.0 { error / energy } else { 0.0 };
         let (_, rounded) = multigrid.finest_and_right_hand_side();
         let tasks = (
-            blocks_mut(pressure),
-            blocks_mut(residual),
-            blocks_mut(rounded),
-            blocks(right_hand_side),
-            largest,
+            blocks_mut(pressure, &own),
+            blocks_mut(residual, &own),
+            blocks_mut(rounded, &own),
+            blocks(right_hand_side, &own),
+            &mut largest[2 * own.start..2 * own.end],
         );
-        tasks.into_par_iter().for_each(|(x, r, rounded, b, [_, worst])| {
+        tasks.into_par_iter().for_each(|((_, x), (_, r), (_, rounded), (_, b), [_, worst])| {
             *worst = width.run(Rescale { part, b, x, r, rounded });
         });
     }
 
-    /// Sets the next direction `p = z + beta p` with the preconditioned residual z.
+    /// Sets the next direction `p = z + beta p` with the preconditioned residual z. Collective.
     fn update_direction(&mut self, beta: f64) {
         let Self { multigrid, direction, .. } = self;
-        let (system, width) = (multigrid.finest(), multigrid.width());
-        let columns = blocks_mut(direction).zip(blocks(multigrid.solution()));
-        columns.enumerate().for_each(|(n, (p, z))| {
+        let (system, width, share) = (multigrid.finest(), multigrid.width(), multigrid.share());
+        let columns = blocks_mut(direction, &share.blocks).zip(blocks(multigrid.solution(), &share.blocks));
+        columns.for_each(|((n, p), (_, z))| {
             let unknowns = Unknowns::of_block(system, n, p.len());
             width.run(UpdateDirection { unknowns, beta, z, p });
         });
+        share.see(direction);
     }
 
-    /// Computes `p A p` for the direction p.
+    /// Computes `p A p` for the direction p. Collective.
     fn curvature(&self) -> f64 {
         let Self { multigrid, direction: p, .. } = self;
-        let (system, width) = (multigrid.finest(), multigrid.width());
-        let [curvature] = in_order(blocks(p).enumerate().map(|(n, own)| {
+        let (system, width, share) = (multigrid.finest(), multigrid.width(), multigrid.share());
+        let products = blocks(p, &share.blocks).map(|(n, own)| {
             let unknowns = Unknowns::of_block(system, n, own.len());
             width.run(Curvature { unknowns, p })
-        }));
+        });
+        let [curvature] = share.in_order(products.collect());
         curvature
     }
 
     /// Advances the pressure by `length` along the direction in the blocks of each colour that `only` marks.
     /// In other blocks and beside them, the direction must be zero. Returns the largest residual of all
-    /// blocks.
+    /// blocks. Collective.
     fn advance(&mut self, length: f64, only: &[bool], pressure: &mut Split<f64>) -> f64 {
         let Self { multigrid, residual, direction: p, largest, .. } = self;
-        let width = multigrid.width();
+        let (width, own) = (multigrid.width(), multigrid.share().blocks.clone());
         let (system, rounded) = multigrid.finest_and_right_hand_side();
-        let tasks = (blocks_mut(pressure), blocks_mut(residual), blocks_mut(rounded), largest);
-        let tasks = tasks.into_par_iter().enumerate().filter(|(n, _)| only[n / 2]);
-        tasks.for_each(|(n, (x, r, rounded, [_, worst]))| {
+        let largest = &mut largest[2 * own.start..2 * own.end];
+        let tasks =
+            (blocks_mut(pressure, &own), blocks_mut(residual, &own), blocks_mut(rounded, &own), largest);
+        let tasks = tasks.into_par_iter().filter(|((n, _), ..)| only[n / 2]);
+        tasks.for_each(|((n, x), (_, r), (_, rounded), [_, worst])| {
             let unknowns = Unknowns::of_block(system, n, r.len());
             *worst = width.run(AdvanceSolution { unknowns, length, p, x, r, rounded });
         });
@@ -509,27 +322,31 @@ impl PressureSolver {
     }
 }
 
-/// The largest magnitude; NaN if one is not a number.
-#[inline(always)]
-fn largest(values: &[f64]) -> f64 {
-    let mut lanes = [0.0; LANES];
-    for chunk in values.as_chunks::<LANES>().0 {
-        for l in 0..LANES {
-            lanes[l] = larger(lanes[l], chunk[l].abs());
-        }
-    }
-    lanes.into_iter().fold(0.0, larger)
+/// The blocks of some pairs of a column with their numbers, red and black ones in alternation, so that each
+/// thread keeps to a part of the grid.
+fn blocks<'a, T: Sync>(
+    column: &'a Split<T>,
+    pairs: &Range<usize>,
+) -> impl IndexedParallelIterator<Item = (usize, &'a [T])> {
+    let [red, black] = column.each_ref().map(|column| column[entries(pairs, column.len())].par_chunks(BLOCK));
+    let first = 2 * pairs.start;
+    red.interleave(black).enumerate().map(move |(n, block)| (first + n, block))
 }
 
-/// The blocks of a column, red and black ones in alternation, so that each thread keeps to a part of the
-/// grid.
-fn blocks<T: Sync>(column: &Split<T>) -> impl IndexedParallelIterator<Item = &[T]> {
-    let [red, black] = column.each_ref().map(|column| column.par_chunks(BLOCK));
-    red.interleave(black)
+/// The entries of one colour in some pairs of blocks of a column that has `len` of them.
+fn entries(pairs: &Range<usize>, len: usize) -> Range<usize> {
+    (BLOCK * pairs.start).min(len)..(BLOCK * pairs.end).min(len)
 }
 
 /// The blocks of a column, to be changed, in the order of [`blocks`].
-fn blocks_mut<T: Send>(column: &mut Split<T>) -> impl IndexedParallelIterator<Item = &mut [T]> {
-    let [red, black] = column.each_mut().map(|column| column.par_chunks_mut(BLOCK));
-    red.interleave(black)
+fn blocks_mut<'a, T: Send>(
+    column: &'a mut Split<T>,
+    pairs: &Range<usize>,
+) -> impl IndexedParallelIterator<Item = (usize, &'a mut [T])> {
+    let [red, black] = column.each_mut().map(|column| {
+        let entries = entries(pairs, column.len());
+        column[entries].par_chunks_mut(BLOCK)
+    });
+    let first = 2 * pairs.start;
+    red.interleave(black).enumerate().map(move |(n, block)| (first + n, block))
 }

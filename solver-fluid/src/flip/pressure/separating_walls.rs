@@ -5,6 +5,8 @@
 //! `p >= 0`, `u >= 0` and `p u = 0` [Batty2007]. The last pressure and the velocities before the projection
 //! decide which of p and u is zero, as in [Chentanez2012], without iterations.
 
+use std::ops::Range;
+
 use crate::flip::cell::Cell;
 use crate::flip::grid::Grid;
 use crate::flip::particle_to_grid::ParticleToGrid;
@@ -21,8 +23,14 @@ pub(crate) struct WallFace {
     away: f64,
 }
 
-/// The wall's faces against which the fluid's cells did not press in the last sub-step.
-pub(crate) fn unpressed(grid: &Grid, cell: &[Cell], pressure: &Split<f64>) -> Vec<WallFace> {
+/// The wall's faces, in some layers of cells, against which the fluid's cells did not press in the last
+/// sub-step.
+pub(crate) fn unpressed(
+    grid: &Grid,
+    layers: Range<usize>,
+    cell: &[Cell],
+    pressure: &Split<f64>,
+) -> Vec<WallFace> {
     let mut faces = Vec::new();
     for axis in 0..3 {
         let [one, other] = [(axis + 1) % 3, (axis + 2) % 3];
@@ -31,6 +39,9 @@ pub(crate) fn unpressed(grid: &Grid, cell: &[Cell], pressure: &Split<f64>) -> Ve
             for n in 0..grid.cells[one] * grid.cells[other] {
                 let mut at = [last; 3];
                 (at[one], at[other]) = (n % grid.cells[one], n / grid.cells[one]);
+                if !layers.contains(&at[2]) {
+                    continue;
+                }
                 let own = grid.index(at);
                 if matches!(cell[own], Cell::Fluid | Cell::Spray) && pressure[own % 2][own / 2] <= 0.0 {
                     let (face, wall) =

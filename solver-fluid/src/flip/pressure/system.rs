@@ -10,6 +10,7 @@ use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
 
 use super::super::grid::Grid;
+use super::share::Share;
 
 /// Entries of one colour in a task.
 pub(in crate::flip) const BLOCK: usize = 1024;
@@ -97,17 +98,6 @@ fn halves<const N: usize>(lanes: &[f64]) -> [f64; N] {
     sums
 }
 
-/// The sums of the numbers of blocks, added in the order of blocks, so that they do not depend on threads.
-pub(in crate::flip) fn in_order<const K: usize>(
-    of_blocks: impl IndexedParallelIterator<Item = [f64; K]>,
-) -> [f64; K] {
-    let mut sums = [0.0; K];
-    for of_block in of_blocks.collect::<Vec<_>>() {
-        sums.iter_mut().zip(of_block).for_each(|(sum, of_block)| *sum += of_block);
-    }
-    sums
-}
-
 impl System {
     pub(in crate::flip) fn new(grid: Grid) -> Self {
         let (zero, zeros) = (vec![0.0; grid.len()], split_zeros(&grid));
@@ -126,17 +116,22 @@ impl System {
     }
 
     /// Finds all columns that follow from `face`, `ground` and `common`, in runs of cells that have changed.
-    pub(in crate::flip) fn prepare(&mut self, width: Width, changed: &[bool]) {
+    /// Brings the coefficients from the ranks that have set them. Collective.
+    pub(in crate::flip) fn prepare(&mut self, width: Width, share: &Share, changed: &[bool]) {
+        let ([x, y, z], ground) = (&mut self.face, &mut self.ground);
+        share.coefficients.exchange(share.ranks(), [x, y, z, ground]);
         for (face, of) in self.face.iter().zip(&mut self.face_of) {
-            split_into(face, changed, of);
+            split_into(face, share, changed, of);
         }
-        split_into(&self.ground, changed, &mut self.ground_of);
+        split_into(&self.ground, share, changed, &mut self.ground_of);
+        let own = &share.prepared;
         let Self { grid, common, face_of, ground_of, links, diagonal, inverse, kind, .. } = self;
         for colour in 0..2 {
             let columns = [&mut links[colour], &mut diagonal[colour], &mut inverse[colour]];
             let [links, diagonal, inverse] = columns.map(|column| column.par_chunks_mut(BLOCK));
             let kinds = kind[colour].par_chunks_mut(BLOCK / LANES).zip(changed.par_chunks(BLOCK / LANES));
-            (links, diagonal, inverse, kinds).into_par_iter().enumerate().for_each(
+            let blocks = (links, diagonal, inverse, kinds).into_par_iter().enumerate();
+            blocks.skip(own.start).take(own.len()).for_each(
                 |(b, (links, diagonal, inverse, (kind, changed)))| {
                     width.run(Settle {
                         upper: neighbours(grid, colour)[1],
@@ -153,7 +148,7 @@ impl System {
         }
         for colour in 0..2 {
             let kinds = kind[colour].par_chunks_mut(BLOCK / LANES).zip(changed.par_chunks(BLOCK / LANES));
-            kinds.enumerate().for_each(|(b, (kind, changed))| {
+            kinds.enumerate().skip(own.start).take(own.len()).for_each(|(b, (kind, changed))| {
                 width.run(Part {
                     sides: neighbours(grid, colour),
                     face: face_of.each_ref().map(|face| [&face[colour][..], &face[1 - colour]]),
@@ -168,18 +163,25 @@ impl System {
 
     /// Sets the coefficients of the next coarser level, in layers that cover a changed run of this level. A
     /// coefficient between two aggregates is half of the sum between their cells. Returns the runs of the
-    /// coarser level that have changed.
-    pub(in crate::flip) fn coarsen(&self, width: Width, changed: &[bool], coarse: &mut Self) -> Vec<bool> {
+    /// coarser level that have changed. Collective.
+    pub(in crate::flip) fn coarsen(
+        &self,
+        width: Width,
+        changed: &[bool],
+        (coarse, share): (&mut Self, &Share),
+    ) -> Vec<bool> {
         let (fine, grid) = (self.grid, coarse.grid);
         let layers: Vec<bool> = (0..grid.cells[2])
             .map(|k| changed[runs_of_layers(&fine, 2 * k, (2 * k + 2).min(fine.cells[2]))].contains(&true))
             .collect();
+        let own: Vec<bool> =
+            layers.iter().enumerate().map(|(k, &changed)| changed && share.coarsened.contains(&k)).collect();
         let [_, row, layer] = fine.strides();
         coarse.common = 2.0 * self.common;
         // Behind the last cell are walls, whose coefficients are zero.
         for (axis, [one, other]) in [[row, layer], [1, layer], [1, row]].into_iter().enumerate() {
             let face = &self.face[axis];
-            for_each_row(&grid, &layers, &mut coarse.face[axis], |j, k, coefficients| {
+            for_each_row(&grid, &own, &mut coarse.face[axis], |j, k, coefficients| {
                 let corner = fine.index([0, 2 * j, 2 * k]);
                 let four = [0, one, other, one + other].map(|n| &face[corner + n..]);
                 for (i, coefficient) in coefficients.iter_mut().enumerate() {
@@ -188,7 +190,7 @@ impl System {
                 }
             });
         }
-        for_each_row(&grid, &layers, &mut coarse.ground, |j, k, coefficients| {
+        for_each_row(&grid, &own, &mut coarse.ground, |j, k, coefficients| {
             let corner = fine.index([0, 2 * j, 2 * k]);
             let rows = [0, row, layer, layer + row].map(|n| &self.ground[corner + n..]);
             for (i, coefficient) in coefficients.iter_mut().enumerate() {
@@ -200,21 +202,24 @@ impl System {
         for (k, _) in layers.iter().enumerate().filter(|(_, changed)| **changed) {
             changed[runs_of_layers(&grid, k, k + 1)].fill(true);
         }
-        coarse.prepare(width, &changed);
+        coarse.prepare(width, share, &changed);
         changed
     }
 
-    /// True if no cell touches air, so that the system decides the pressure up to a constant only.
-    pub(in crate::flip) fn is_closed(&self) -> bool {
-        self.ground.par_iter().with_min_len(BLOCK).all(|&ground| ground == 0.0)
+    /// True if no cell of some pairs of blocks touches air.
+    pub(in crate::flip) fn is_closed(&self, blocks: &Range<usize>) -> bool {
+        let end = (2 * BLOCK * blocks.end).min(self.ground.len());
+        let ground = &self.ground[(2 * BLOCK * blocks.start).min(end)..end];
+        ground.par_iter().with_min_len(BLOCK).all(|&ground| ground == 0.0)
     }
 }
 
 /// Copies changed runs of a column into the columns of its colours.
-fn split_into(column: &[f32], changed: &[bool], to: &mut Split<f32>) {
+fn split_into(column: &[f32], share: &Share, changed: &[bool], to: &mut Split<f32>) {
     let [red, black] = to.each_mut().map(|column| column.par_chunks_mut(BLOCK));
     let blocks = (red, black, column.par_chunks(2 * BLOCK), changed.par_chunks(BLOCK / LANES));
-    blocks.into_par_iter().for_each(|(red, black, column, changed)| {
+    let own = &share.copied;
+    blocks.into_par_iter().skip(own.start).take(own.len()).for_each(|(red, black, column, changed)| {
         let vectors = red.chunks_mut(LANES).zip(black.chunks_mut(LANES)).zip(column.chunks(RUN));
         for (((red, black), column), _) in vectors.zip(changed).filter(|(_, changed)| **changed) {
             for ((red, black), &[even, odd]) in red.iter_mut().zip(black).zip(column.as_chunks().0) {

@@ -6,10 +6,10 @@ use std::ops::Range;
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
 
-use super::arithmetic::{sixteen, sixteen_mut};
-use super::cell::{Cell, OPEN, SPRAY, Sides, WALL};
-use super::grid::Grid;
-use super::pressure::BLOCK;
+use crate::flip::arithmetic::{sixteen, sixteen_mut};
+use crate::flip::cell::{Cell, OPEN, SPRAY, Sides, WALL};
+use crate::flip::grid::Grid;
+use crate::flip::pressure::BLOCK;
 
 /// A face of unknown velocity that has neighbours of known velocity.
 #[derive(Clone, Copy, Debug)]
@@ -48,9 +48,9 @@ pub(super) fn means(
     faces.par_iter().with_min_len(BLOCK).map(|beside| beside.mean(around, &at)).collect()
 }
 
-/// Faces of an axis whose velocity is not known and that have neighbours of known velocity.
+/// Faces of an axis, in a range, whose velocity is not known and that have neighbours of known velocity.
 pub(super) fn faces_to_extrapolate(
-    grid: &Grid,
+    (grid, range): (&Grid, &Range<usize>),
     width: Width,
     axis: usize,
     cell: &[Cell],
@@ -61,7 +61,9 @@ pub(super) fn faces_to_extrapolate(
     let mark = |begin, marks: &mut [u8]| {
         width.run(MarkFacesToExtrapolate { begin, around, stride, cell, known, marks });
     };
-    marked(first..last + 1, mark).map(|(face, known)| ExtrapolatedFace { face, known }).collect()
+    marked(first.max(range.start)..(last + 1).min(range.end), mark)
+        .map(|(face, known)| ExtrapolatedFace { face, known })
+        .collect()
 }
 
 /// The faces that get a mark other than zero, and their marks. `mark` sets the marks of a block of faces, of

@@ -1,0 +1,198 @@
+//! FLIP cut among ranks: every result is to the byte that of one rank, and snapshots go on with any number.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use support::process::{Folder, repository, stderr};
+
+/// The hash of the last state with the account of contacts; frames and tables of probes, by name.
+type Results = ([Value; 2], BTreeMap<String, Vec<u8>>);
+
+/// A column of water that breaks in a tank of 40 layers of cells, in steps of up to three sub-steps.
+const DAM: &str = "
+[scene]
+name = 'dam'
+[domain]
+min = [0.0, 0.0, 0.0]
+max = [1.6, 1.2, 2.0]
+[time]
+duration = 0.5
+frame_interval = 0.25
+[[participants]]
+name = 'water'
+solver = 'fluid'
+[participants.settings]
+method = 'flip'
+spacing = 0.025
+substeps_max = 3
+[[participants.settings.shapes]]
+type = 'box'
+min = [0.0, 0.0, 0.0]
+max = [0.5, 1.2, 1.6]
+";
+
+/// Water that falls on a cloth with pinned edges, with a jet from above and a drain at a side: groups of both
+/// that move, in slabs of few layers.
+const CLOTH: &str = "
+[scene]
+name = 'cloth'
+[domain]
+min = [0.0, 0.0, 0.0]
+max = [0.4, 0.4, 0.8]
+[time]
+duration = 0.12
+frame_interval = 0.04
+dt_max = 4e-3
+[[participants]]
+name = 'cloth'
+solver = 'solid'
+[participants.settings]
+method = 'mass-spring'
+[[participants.settings.bodies]]
+type = 'sheet'
+corner = [0.05, 0.05, 0.3]
+edge_u = [0.3, 0.0, 0.0]
+edge_v = [0.0, 0.3, 0.05]
+spacing = 0.02
+area_density = 1.0
+structural_stiffness = 500.0
+damping_ratio = 0.1
+pinned = 'edges'
+[[participants]]
+name = 'water'
+solver = 'fluid'
+[participants.settings]
+method = 'flip'
+spacing = 0.02
+substeps_max = 2
+[[participants.settings.shapes]]
+type = 'box'
+min = [0.1, 0.1, 0.38]
+max = [0.3, 0.3, 0.56]
+velocity = [0.0, 0.0, -1.0]
+[[participants.settings.emitters]]
+center = [0.2, 0.2, 0.7]
+axis = [0.0, 0.0, -1.0]
+radius = 0.06
+speed = 1.5
+until = 0.1
+[[participants.settings.sinks]]
+min = [0.0, 0.0, 0.0]
+max = [0.4, 0.4, 0.32]
+[[probes]]
+name = 'energy'
+quantity = 'energy'
+";
+
+fn results(folder: &Folder) -> Results {
+    let mut files = BTreeMap::new();
+    for part in ["frames", "probes"] {
+        let Ok(entries) = fs::read_dir(folder.out().join(part)) else { continue };
+        for path in entries.map(|entry| entry.expect("an entry").path()) {
+            let name = path.file_name().expect("a name").to_str().expect("UTF-8").to_string();
+            files.insert(name, fs::read(&path).expect("reads"));
+        }
+    }
+    let summary = folder.summary();
+    (["state_hash", "contacts"].map(|key| summary[key].clone()), files)
+}
+
+fn run_scene(folder: &Folder, scene: &Path, arguments: &[&str]) -> Results {
+    let output = folder.run(scene, &[&["--quiet", "--transport=in-process"], arguments].concat());
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    results(folder)
+}
+
+fn run(scene: &str, arguments: &[&str]) -> Results {
+    let folder = Folder::new();
+    let scene = folder.scene(scene);
+    run_scene(&folder, &scene, arguments)
+}
+
+#[track_caller]
+fn assert_same(one: &Results, other: &Results, what: &str) {
+    assert_eq!(one.0, other.0, "{what}");
+    for (name, bytes) in &one.1 {
+        assert!(other.1.get(name) == Some(bytes), "{what}: {name} differs");
+    }
+}
+
+/// The same results for these numbers of ranks of the water.
+#[track_caller]
+fn assert_same_on_ranks(scene: &str, arguments: &[&str], numbers: &[usize]) -> Results {
+    let one = run(scene, arguments);
+    for number in numbers {
+        let ranks = format!("--ranks=water={number}");
+        let other = run(scene, &[arguments, &[&ranks]].concat());
+        assert_same(&one, &other, &format!("{ranks} {arguments:?}"));
+    }
+    one
+}
+
+#[test]
+fn a_dam_break_is_the_same_on_any_number_of_ranks() {
+    let (_, files) = assert_same_on_ranks(DAM, &[], &[2, 3, 5, 8]);
+    assert!(files.len() > 2, "{:?}", files.keys());
+}
+
+#[test]
+fn water_on_a_cloth_is_the_same_on_any_number_of_ranks() {
+    let ([_, contacts], _) = assert_same_on_ranks(CLOTH, &[], &[2, 3, 5, 8]);
+    assert!(contacts["group_size_max"].as_u64() > Some(2), "{contacts}");
+}
+
+#[test]
+fn the_contact_law_is_the_same_on_ranks() {
+    assert_same_on_ranks(CLOTH, &["--set=coupling.method=contact-law", "--set=time.duration=0.06"], &[4]);
+}
+
+#[test]
+fn water_over_a_bed_is_the_same_on_ranks() {
+    let scene = repository("scenes/small/flip-bed.toml");
+    let short = "--set=time.duration=0.3";
+    let one = Folder::new();
+    let one = run_scene(&one, &scene, &[short]);
+    for ranks in ["--ranks=water=3", "--ranks=water=6"] {
+        let other = Folder::new();
+        assert_same(&one, &run_scene(&other, &scene, &[short, ranks]), ranks);
+    }
+}
+
+#[test]
+fn a_snapshot_of_four_ranks_goes_on_with_others() {
+    let expected = run(CLOTH, &[]);
+    for ranks in [1, 8] {
+        let folder = Folder::new();
+        let scene = folder.scene(CLOTH);
+        let arguments =
+            ["--quiet", "--ranks=water=4", "--checkpoint-every=15steps", "--keep-checkpoints=100"];
+        let output = folder.run(&scene, &arguments);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));
+        let ranks = format!("--ranks=water={ranks}");
+        command.arg("resume").arg(folder.out()).args(["--quiet", "--from=15", &ranks]);
+        let output = command.current_dir(folder.path()).output().expect("amalgam runs");
+        assert!(output.status.success(), "{ranks}: {}", stderr(&output));
+        assert_same(&expected, &results(&folder), &format!("4 ranks, then {ranks}"));
+    }
+}
+
+#[test]
+fn what_cannot_be_cut_says_what_to_write() {
+    let refused = |arguments: &[&str]| {
+        let folder = Folder::new();
+        let scene = folder.scene(DAM);
+        let output = folder.run(&scene, arguments);
+        assert!(!output.status.success(), "{arguments:?}");
+        stderr(&output)
+    };
+    let viscous = refused(&["--quiet", "--ranks=water=2", "--set=participants.water.settings.viscosity=0.1"]);
+    assert!(viscous.contains("write viscosity = 0"), "{viscous}");
+    let many = refused(&["--quiet", "--ranks=water=21"]);
+    assert!(many.contains("among 20 ranks at most") && many.contains("write fewer ranks"), "{many}");
+}
