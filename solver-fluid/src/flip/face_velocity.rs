@@ -362,7 +362,7 @@ impl FaceVelocities {
         let pairs = columns.zip(red[seen.clone()].par_iter().zip(&black[seen])).with_min_len(BLOCK);
         pairs.for_each(|(pair, (&red, &black))| pair.copy_from_slice(&[red, black]));
         let (mut bound, own) = ([0.0; 3], slab.vectors(depth::PROJECTED));
-        for axis in 0..3 {
+        for (axis, bound) in bound.iter_mut().enumerate() {
             let (stride, cell_size, pressure) = (grid.strides()[axis], grid.cell_size, &self.pressure[..]);
             let conductance = self.conductance[axis][own.clone()].par_chunks(BLOCK);
             let blocks = conductance.enumerate().map(|(n, conductance)| {
@@ -371,7 +371,7 @@ impl FaceVelocities {
             });
             let changes = [self.change_max[1][axis], blocks.reduce(|| 0.0, larger)];
             let [before, by_pressure] = slab.largest(changes);
-            bound[axis] = before + by_pressure;
+            *bound = before + by_pressure;
         }
         let filled = slab.entries(depth::FILLED);
         for &wall in walls.iter().filter(|wall| filled.contains(&wall.face)) {

@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use super::super::grid::Grid;
 use super::super::slab::Slab;
 use super::between_levels::{Prolong, Restrict, pairs_of_layers};
-use super::share::{Share, shares};
+use super::share::{LevelShare, shares};
 use super::system::{BLOCK, Kind, Split, System, add_lanes, neighbours, split_zeros, window};
 
 /// Largest number of cells of the coarsest level along an axis.
@@ -39,7 +39,7 @@ const SHARED: usize = 1 << 11;
 /// A system with the work space of a cycle.
 #[derive(Clone, Debug)]
 struct Level {
-    share: Share,
+    share: LevelShare,
     system: System,
     solution: Split<f32>,
     right_hand_side: Split<f32>,
@@ -148,7 +148,7 @@ fn add_products(a: &[f32; LANES], b: &[f32; LANES], sums: &mut [f64; LANES]) {
 }
 
 impl Level {
-    fn new(grid: Grid, share: Share) -> Self {
+    fn new(grid: Grid, share: LevelShare) -> Self {
         Self {
             share,
             system: System::new(grid),
@@ -256,7 +256,7 @@ impl Multigrid {
     }
 
     /// The part of the finest level that this rank computes.
-    pub(in crate::flip) fn share(&self) -> &Share {
+    pub(in crate::flip) fn share(&self) -> &LevelShare {
         &self.levels[0].share
     }
 

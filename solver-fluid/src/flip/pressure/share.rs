@@ -22,7 +22,7 @@ const PAIR: usize = 2 * BLOCK;
 
 /// The part of a level that this rank computes.
 #[derive(Clone, Debug)]
-pub(in crate::flip) struct Share {
+pub(in crate::flip) struct LevelShare {
     ranks: Ranks,
     /// True if ranks share the level.
     pub(in crate::flip) is_dealt: bool,
@@ -60,7 +60,7 @@ struct Levels<'a> {
 }
 
 /// The shares of all levels.
-pub(in crate::flip) fn shares(slab: &Slab, grids: &[Grid]) -> Vec<Share> {
+pub(in crate::flip) fn shares(slab: &Slab, grids: &[Grid]) -> Vec<LevelShare> {
     let mut levels = Levels { slab, grids, dealt: Vec::new() };
     for level in 0..grids.len() {
         levels.dealt.push(levels.deal(level));
@@ -209,7 +209,7 @@ impl<'a> Levels<'a> {
         entries_of_layers(grid, (4 * start).saturating_sub(1)..(4 * end + 1).min(grid.cells[2]))
     }
 
-    fn share(&self, level: usize) -> Share {
+    fn share(&self, level: usize) -> LevelShare {
         let (ranks, rank, len) = (&self.slab.ranks, self.slab.ranks.rank(), self.grids[level].len());
         let (is_dealt, is_last) = (self.dealt[level].is_some(), level + 1 == self.grids.len());
         let coarsened = |rank| entries_of_layers(&self.grids[level], self.coarsened(level, rank));
@@ -223,7 +223,7 @@ impl<'a> Levels<'a> {
             _ => halo(self.is_gathered(level), &coarsened, &|_| 0..len),
         };
         let known = self.known(level, rank);
-        Share {
+        LevelShare {
             ranks: ranks.clone(),
             is_dealt,
             count: self.count(level),
@@ -241,7 +241,7 @@ impl<'a> Levels<'a> {
     }
 }
 
-impl Share {
+impl LevelShare {
     /// Values of the own blocks, followed by those of other ranks in the order of blocks. There are `width`
     /// values per pair of blocks. Collective.
     fn all<T: Pod>(&self, width: usize, own: Vec<T>) -> Vec<T> {

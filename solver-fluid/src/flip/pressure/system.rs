@@ -10,7 +10,7 @@ use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
 
 use super::super::grid::Grid;
-use super::share::Share;
+use super::share::LevelShare;
 
 /// Entries of one colour in a task.
 pub(in crate::flip) const BLOCK: usize = 1024;
@@ -117,7 +117,7 @@ impl System {
 
     /// Finds all columns that follow from `face`, `ground` and `common`, in runs of cells that have changed.
     /// Brings the coefficients from the ranks that have set them. Collective.
-    pub(in crate::flip) fn prepare(&mut self, width: Width, share: &Share, changed: &[bool]) {
+    pub(in crate::flip) fn prepare(&mut self, width: Width, share: &LevelShare, changed: &[bool]) {
         let ([x, y, z], ground) = (&mut self.face, &mut self.ground);
         share.coefficients.exchange(share.ranks(), [x, y, z, ground]);
         for (face, of) in self.face.iter().zip(&mut self.face_of) {
@@ -168,7 +168,7 @@ impl System {
         &self,
         width: Width,
         changed: &[bool],
-        (coarse, share): (&mut Self, &Share),
+        (coarse, share): (&mut Self, &LevelShare),
     ) -> Vec<bool> {
         let (fine, grid) = (self.grid, coarse.grid);
         let layers: Vec<bool> = (0..grid.cells[2])
@@ -215,7 +215,7 @@ impl System {
 }
 
 /// Copies changed runs of a column into the columns of its colours.
-fn split_into(column: &[f32], share: &Share, changed: &[bool], to: &mut Split<f32>) {
+fn split_into(column: &[f32], share: &LevelShare, changed: &[bool], to: &mut Split<f32>) {
     let [red, black] = to.each_mut().map(|column| column.par_chunks_mut(BLOCK));
     let blocks = (red, black, column.par_chunks(2 * BLOCK), changed.par_chunks(BLOCK / LANES));
     let own = &share.copied;
