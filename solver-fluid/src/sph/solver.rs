@@ -1,5 +1,7 @@
 //! SPH as a method of a fluid: sub-steps, groups, walls.
 
+use std::cell::Cell;
+
 use amalgam_particles::lanes::{Lanes, Task, Width};
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles};
 use amalgam_solver_kit::{Answer, Field, FieldValues, Fields, Members, Ranks, Request, SolverError};
@@ -141,17 +143,17 @@ impl SphMethod {
         let (fields, mass) = (&self.parameters.fields, self.parameters.mass);
         let (evaluation, scale) = (self.evaluation(), self.substep.dt * mass);
         let forces = |i: u32| scale * (evaluation.acceleration(i as usize) + self.parameters.gravity);
+        let momentum = Cell::from_mut(momentum).as_slice_of_cells();
+        let start = |group: usize| Some(momentum[group].get());
+        let end = |group: usize, sum: DVec3| momentum[group].set(sum);
         if fields.is_empty() {
-            return members.for_each(groups, forces, |group, forces| momentum[group] += forces);
+            return members.fold(groups, forces, start, |sum, _, forces| sum + forces, end);
         }
         let all = |i: u32| {
             let state = (position[i as usize], velocity[i as usize]);
             [forces(i), mass * fields.change(state, self.step())]
         };
-        members.for_each(groups, all, |group, [forces, pushed]| {
-            momentum[group] += forces;
-            momentum[group] += pushed;
-        });
+        members.fold(groups, all, start, |sum, _, [forces, pushed]| sum + forces + pushed, end);
     }
 
     /// Adds the impulse by which walls keep members in the domain: the least impulse on the whole group with
