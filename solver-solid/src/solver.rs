@@ -646,8 +646,8 @@ const SNAPSHOT_HEADER: &[u8] = b"amalgam solid 3\n";
 const STABLE_SHARE: f64 = 0.9;
 
 /// The same for HHT-alpha. Any step is stable for the linearised system, but a spring that turns
-/// while contacts hold it is not: a cloth under a drop gained energy in 95 largest explicit steps
-/// at once and not in 9.5 (`docs/theory/solids.md`).
+/// while contacts hold it is not: a cloth under a drop gained energy in steps of 95 times the
+/// largest explicit one, and not in steps of 9.5 times (`docs/theory/solids.md`).
 const HHT_STABLE_SHARE: f64 = 10.0;
 
 fn merge(known: &mut FieldValues, more: &FieldValues) {

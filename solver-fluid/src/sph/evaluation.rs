@@ -262,8 +262,8 @@ impl Evaluation {
     }
 }
 
-/// Sets the values of the ghosts in a chunk, which nobody needs, to a value that counts for nothing. `order`
-/// holds the particles of all chunks.
+/// Sets the unused values of the ghosts in a chunk to the neutral element `nothing` of the sums that follow.
+/// `order` holds the particles of all chunks.
 fn clear_ghosts<T: Copy>(order: &[u32], (chunk, own): (&Chunk, usize), values: &mut [T], nothing: T) {
     if order.len() == own {
         return;

@@ -192,8 +192,8 @@ impl Motion {
         self.all.iter().map(|&i| i as usize).filter(|&i| particles.immovable[i])
     }
 
-    /// Work [J] of the scripts against what else pulls at their particles: `impulse` is what that gave one of
-    /// them in the step [kg m/s]; of all ranks. Collective.
+    /// Work [J] that scripts do on their particles in a step, summed over ranks. `impulse(i)` is the impulse of
+    /// all other forces on particle i in the step [kg m/s]. Collective.
     pub(crate) fn work_against(&self, particles: &Particles, impulse: impl Fn(usize) -> DVec3) -> f64 {
         let works = self.scripted(particles).map(|i| impulse(i).dot(particles.velocity[i]));
         -self.ranks.exact_sum(&works.collect())

@@ -6,7 +6,8 @@ use rayon::slice::ChunksMut;
 
 use super::super::arithmetic::kept;
 use super::super::grid::Grid;
-use super::system::{Split, window, window_mut};
+use super::columns::Split;
+use super::system::{window, window_mut};
 
 /// Number of the first entry of a pair of layers. The first pair begins behind the layer of walls.
 fn begin_of_pair(grid: &Grid, pair: usize) -> usize {

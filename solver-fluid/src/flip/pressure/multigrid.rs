@@ -19,8 +19,9 @@ use rayon::prelude::*;
 use super::super::grid::Grid;
 use super::super::slab::Slab;
 use super::between_levels::{Prolong, Restrict, pairs_of_layers};
+use super::columns::{BLOCK, Split, split_zeros};
 use super::share::{LevelShare, shares};
-use super::system::{BLOCK, Kind, Split, System, add_lanes, neighbours, split_zeros, window};
+use super::system::{Kind, System, add_lanes, neighbours, window};
 
 /// Largest number of cells of the coarsest level along an axis.
 const COARSEST: usize = 4;

@@ -3,7 +3,8 @@
 use amalgam_particles::lanes::{LANES, Lanes, Task};
 
 use super::super::arithmetic::larger;
-use super::system::{BLOCK, Kind, Split, System, add_lanes, neighbours, window};
+use super::columns::{BLOCK, Split};
+use super::system::{Kind, System, add_lanes, neighbours, window};
 
 /// The unknowns of one colour in a block.
 #[derive(Clone, Copy)]

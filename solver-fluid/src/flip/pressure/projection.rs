@@ -14,10 +14,11 @@ use rayon::prelude::*;
 use super::super::arithmetic::larger;
 use super::super::grid::Grid;
 use super::super::slab::{Halo, Slab};
+use super::columns::{BLOCK, Split, split_zeros};
 use super::multigrid::Multigrid;
 use super::passes::{AdvanceSolution, Curvature, Products, Rescale, Residual, Unknowns, UpdateDirection};
 use super::share;
-use super::system::{BLOCK, Split, System, split_zeros};
+use super::system::System;
 
 /// Ratio of the first residual to the target above which the starting point is improved before iterating.
 const START: f64 = 100.0;

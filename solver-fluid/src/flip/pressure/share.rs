@@ -10,7 +10,7 @@ use amalgam_solver_kit::Ranks;
 use bytemuck::Pod;
 
 use crate::flip::grid::Grid;
-use crate::flip::pressure::system::{BLOCK, Split};
+use crate::flip::pressure::columns::{BLOCK, Split};
 use crate::flip::slab::{Halo, Slab, depth, entries_of_layers, hull, layers_of_entries};
 
 /// Number of pairs of blocks per rank below which every rank computes the whole level: messages would take

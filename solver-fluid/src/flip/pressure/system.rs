@@ -10,19 +10,8 @@ use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
 
 use super::super::grid::Grid;
+use super::columns::{BLOCK, RUN, Split, split_zeros};
 use super::share::LevelShare;
-
-/// Entries of one colour in a task.
-pub(in crate::flip) const BLOCK: usize = 1024;
-/// Number of successive cells that fill one vector of each colour.
-pub(in crate::flip) const RUN: usize = 2 * LANES;
-
-/// A column by colour: entry n stands at `n / 2` of the column `n % 2`, red (even) and black (odd).
-pub(in crate::flip) type Split<T> = [Vec<T>; 2];
-
-pub(in crate::flip) fn split_zeros<T: Default + Clone>(grid: &Grid) -> Split<T> {
-    [0, 1].map(|_| vec![T::default(); grid.len() / 2])
-}
 
 /// The contents of a vector of one colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,8 +26,8 @@ pub(super) fn series(double_strain: f32) -> f32 {
 /// Elongation by length, 1 - L/l, for double strains of live bonds in the range.
 #[inline(always)]
 pub(super) fn elongation_share<S: StrainRange>(double_strain: f32) -> f32 {
-    // A broken bond, whose factor is zero, may be any length: its number must not overflow, zero times that
-    // is none.
+    // A broken bond has the factor 0 but may have any length. The strain is limited, since 0 times infinity
+    // would be NaN.
     let near = series(double_strain.min(SERIES_MAX));
     if S::IS_UNLIMITED && double_strain.abs() > SERIES_MAX {
         // Ends that coincide have no direction, and the vector by which this is multiplied is zero.

@@ -1,10 +1,9 @@
 //! The surface of a body on a lattice, which tears where bonds break.
 //!
 //! Each particle is the cube of the lattice around it. A face of a cube belongs to the surface if the
-//! neighbour behind it is absent or no longer bonded. Of the cubes around a corner, those that faces still
-//! join share a vertex there, the mean of where each has the corner, and others get vertices of their own. So
-//! a crack opens as a slit between two sides, no part of the body is lost, and the surface is closed at any
-//! time.
+//! neighbour behind it is absent or no longer bonded. At a corner, cubes that are joined through intact faces
+//! share one vertex, the mean of their positions of the corner. Other cubes have vertices of their own. So a
+//! crack opens as a slit between two sides, no part of the body is lost, and the surface is closed at any time.
 
 use std::collections::HashMap;
 
