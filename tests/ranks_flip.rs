@@ -2,16 +2,8 @@
 
 mod support;
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-
-use serde_json::Value;
 use support::process::{Folder, repository, stderr};
-
-/// The hash of the last state with the account of contacts; frames and tables of probes, by name.
-type Results = ([Value; 2], BTreeMap<String, Vec<u8>>);
+use support::ranks::{assert_file_is_same_on_ranks, assert_goes_on, assert_same_on_ranks};
 
 /// A column of water that breaks in a tank of 40 layers of cells, in steps of up to three sub-steps.
 const DAM: &str = "
@@ -89,97 +81,37 @@ name = 'energy'
 quantity = 'energy'
 ";
 
-fn results(folder: &Folder) -> Results {
-    let mut files = BTreeMap::new();
-    for part in ["frames", "probes"] {
-        let Ok(entries) = fs::read_dir(folder.out().join(part)) else { continue };
-        for path in entries.map(|entry| entry.expect("an entry").path()) {
-            let name = path.file_name().expect("a name").to_str().expect("UTF-8").to_string();
-            files.insert(name, fs::read(&path).expect("reads"));
-        }
-    }
-    let summary = folder.summary();
-    (["state_hash", "contacts"].map(|key| summary[key].clone()), files)
-}
-
-fn run_scene(folder: &Folder, scene: &Path, arguments: &[&str]) -> Results {
-    let output = folder.run(scene, &[&["--quiet", "--transport=in-process"], arguments].concat());
-    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
-    results(folder)
-}
-
-fn run(scene: &str, arguments: &[&str]) -> Results {
-    let folder = Folder::new();
-    let scene = folder.scene(scene);
-    run_scene(&folder, &scene, arguments)
-}
-
-#[track_caller]
-fn assert_same(one: &Results, other: &Results, what: &str) {
-    assert_eq!(one.0, other.0, "{what}");
-    for (name, bytes) in &one.1 {
-        assert!(other.1.get(name) == Some(bytes), "{what}: {name} differs");
-    }
-}
-
-/// The same results for these numbers of ranks of the water.
-#[track_caller]
-fn assert_same_on_ranks(scene: &str, arguments: &[&str], numbers: &[usize]) -> Results {
-    let one = run(scene, arguments);
-    for number in numbers {
-        let ranks = format!("--ranks=water={number}");
-        let other = run(scene, &[arguments, &[&ranks]].concat());
-        assert_same(&one, &other, &format!("{ranks} {arguments:?}"));
-    }
-    one
-}
-
 #[test]
 fn a_dam_break_is_the_same_on_any_number_of_ranks() {
-    let (_, files) = assert_same_on_ranks(DAM, &[], &[2, 3, 5, 8]);
+    let (_, files) = assert_same_on_ranks(DAM, &[], "water", &[2, 3, 5, 8]);
     assert!(files.len() > 2, "{:?}", files.keys());
 }
 
 #[test]
 fn water_on_a_cloth_is_the_same_on_any_number_of_ranks() {
-    let ([_, contacts], _) = assert_same_on_ranks(CLOTH, &[], &[2, 3, 5, 8]);
+    let ([_, contacts], _) = assert_same_on_ranks(CLOTH, &[], "water", &[2, 3, 5, 8]);
     assert!(contacts["group_size_max"].as_u64() > Some(2), "{contacts}");
 }
 
 #[test]
 fn the_contact_law_is_the_same_on_ranks() {
-    assert_same_on_ranks(CLOTH, &["--set=coupling.method=contact-law", "--set=time.duration=0.06"], &[4]);
+    assert_same_on_ranks(
+        CLOTH,
+        &["--set=coupling.method=contact-law", "--set=time.duration=0.06"],
+        "water",
+        &[4],
+    );
 }
 
 #[test]
 fn water_over_a_bed_is_the_same_on_ranks() {
     let scene = repository("scenes/small/flip-bed.toml");
-    let short = "--set=time.duration=0.3";
-    let one = Folder::new();
-    let one = run_scene(&one, &scene, &[short]);
-    for ranks in ["--ranks=water=3", "--ranks=water=6"] {
-        let other = Folder::new();
-        assert_same(&one, &run_scene(&other, &scene, &[short, ranks]), ranks);
-    }
+    assert_file_is_same_on_ranks(&scene, &["--set=time.duration=0.3"], "water", &[3, 6]);
 }
 
 #[test]
 fn a_snapshot_of_four_ranks_goes_on_with_others() {
-    let expected = run(CLOTH, &[]);
-    for ranks in [1, 8] {
-        let folder = Folder::new();
-        let scene = folder.scene(CLOTH);
-        let arguments =
-            ["--quiet", "--ranks=water=4", "--checkpoint-every=15steps", "--keep-checkpoints=100"];
-        let output = folder.run(&scene, &arguments);
-        assert!(output.status.success(), "{}", stderr(&output));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));
-        let ranks = format!("--ranks=water={ranks}");
-        command.arg("resume").arg(folder.out()).args(["--quiet", "--from=15", &ranks]);
-        let output = command.current_dir(folder.path()).output().expect("amalgam runs");
-        assert!(output.status.success(), "{ranks}: {}", stderr(&output));
-        assert_same(&expected, &results(&folder), &format!("4 ranks, then {ranks}"));
-    }
+    assert_goes_on(CLOTH, "water", 15);
 }
 
 #[test]

@@ -3,15 +3,7 @@
 
 mod support;
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::process::Command;
-
-use serde_json::Value;
-use support::process::{Folder, stderr};
-
-/// The hash of the last state with the account of contacts; frames with surfaces and tables of probes, by name.
-type Results = ([Value; 2], BTreeMap<String, Vec<u8>>);
+use support::ranks::{assert_goes_on, assert_same_on_ranks};
 
 /// Two layers of cloth that fall onto each other under a drop of water: groups of one cloth, of two and with
 /// water, and triangles and springs across ranks. The cloth has eight chunks of rows.
@@ -123,66 +115,6 @@ young_modulus = 1e9
 velocity = [0, 10, 0]
 [output.surfaces.plate]
 ";
-
-fn results(folder: &Folder) -> Results {
-    let mut files = BTreeMap::new();
-    for part in ["frames", "probes", "surfaces"] {
-        let Ok(entries) = fs::read_dir(folder.out().join(part)) else { continue };
-        for path in entries.map(|entry| entry.expect("an entry").path()) {
-            let name = path.file_name().expect("a name").to_str().expect("UTF-8").to_string();
-            files.insert(name, fs::read(&path).expect("reads"));
-        }
-    }
-    let summary = folder.summary();
-    (["state_hash", "contacts"].map(|key| summary[key].clone()), files)
-}
-
-fn run(scene: &str, arguments: &[&str]) -> Results {
-    let folder = Folder::new();
-    let scene = folder.scene(scene);
-    let output = folder.run(&scene, &[&["--quiet", "--transport=in-process"], arguments].concat());
-    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
-    results(&folder)
-}
-
-#[track_caller]
-fn assert_same(one: &Results, other: &Results, what: &str) {
-    assert_eq!(one.0, other.0, "{what}");
-    for (name, bytes) in &one.1 {
-        assert!(other.1.get(name) == Some(bytes), "{what}: {name} differs");
-    }
-}
-
-/// The same results for these numbers of ranks of a participant.
-#[track_caller]
-fn assert_same_on_ranks(scene: &str, arguments: &[&str], participant: &str, numbers: &[usize]) -> Results {
-    let one = run(scene, arguments);
-    for number in numbers {
-        let ranks = format!("--ranks={participant}={number}");
-        let other = run(scene, &[arguments, &[&ranks]].concat());
-        assert_same(&one, &other, &format!("{ranks} {arguments:?}"));
-    }
-    one
-}
-
-/// Four ranks stop at a checkpoint, and others go on.
-fn assert_goes_on(scene: &str, participant: &str, step: u64) {
-    let expected = run(scene, &[]);
-    for ranks in [1, 8] {
-        let folder = Folder::new();
-        let scene = folder.scene(scene);
-        let four = format!("--ranks={participant}=4");
-        let every = format!("--checkpoint-every={step}steps");
-        let output = folder.run(&scene, &["--quiet", &four, &every, "--keep-checkpoints=100"]);
-        assert!(output.status.success(), "{}", stderr(&output));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));
-        let (from, ranks) = (format!("--from={step}"), format!("--ranks={participant}={ranks}"));
-        command.arg("resume").arg(folder.out()).args(["--quiet", &from, &ranks]);
-        let output = command.current_dir(folder.path()).output().expect("amalgam runs");
-        assert!(output.status.success(), "{ranks}: {}", stderr(&output));
-        assert_same(&expected, &results(&folder), &format!("4 ranks, then {ranks}"));
-    }
-}
 
 #[test]
 fn a_cloth_under_water_is_the_same_on_any_number_of_ranks() {

@@ -5,6 +5,7 @@ mod common;
 use amalgam_particles::{DVec3, random};
 use amalgam_solver_fluid::sph::{Sph, section};
 use amalgam_solver_kit::{Alone, Ranks, Solver};
+use common::ranks::{Told, assert_same_on_ranks};
 use common::world;
 
 const STEPS: u64 = 150;
@@ -36,15 +37,6 @@ min = [1.0, 0.0, 0.0]
 max = [1.2, 0.2, 0.2]
 ";
 
-/// A step as the participant tells it, and its particles: id, position, velocity, density.
-#[derive(Debug, PartialEq)]
-struct Told {
-    stable_dt: u64,
-    energies: Vec<(&'static str, u64)>,
-    given: u64,
-    particles: Vec<(u64, [u64; 6], u32)>,
-}
-
 /// The fluid on this rank after every tenth step. Space is cut anew in steps drawn by chance, with weights
 /// drawn by chance.
 fn told(ranks: &Ranks, seed: u64) -> Vec<Told> {
@@ -61,58 +53,13 @@ fn told(ranks: &Ranks, seed: u64) -> Vec<Told> {
         }
         fluid.migrate();
         if step % 10 == 9 {
-            let density = common::field(&fluid, "density");
-            let particles = fluid.particles();
-            let of = |i: usize| {
-                let (x, v) = (particles.position[i], particles.velocity[i]);
-                (particles.id[i].0, [x.x, x.y, x.z, v.x, v.y, v.z].map(f64::to_bits), density[i].to_bits())
-            };
-            told.push(Told {
-                stable_dt: dt.to_bits(),
-                energies: report.energies.iter().map(|&(name, joule)| (name, joule.to_bits())).collect(),
-                given: report.given.to_bits(),
-                particles: (0..particles.len()).map(of).collect(),
-            });
+            told.push(Told::new(&fluid, &report, &["density"]));
         }
     }
     told
 }
 
-/// The fluid of all ranks.
-fn joined(size: usize, seed: u64) -> Vec<Told> {
-    let parts: Vec<Vec<Told>> = std::thread::scope(|scope| {
-        let rank = |ranks: Ranks| {
-            scope.spawn(move || {
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread");
-                pool.install(|| told(&ranks, seed))
-            })
-        };
-        let ranks: Vec<_> = Ranks::threads(size).into_iter().map(rank).collect();
-        ranks.into_iter().map(|rank| rank.join().expect("a rank")).collect()
-    });
-    let mut parts = parts.into_iter();
-    let mut all = parts.next().expect("a rank");
-    for part in parts {
-        for (all, part) in all.iter_mut().zip(part) {
-            let Told { stable_dt, energies, given, particles } = part;
-            assert_eq!((all.stable_dt, &all.energies, all.given), (stable_dt, &energies, given));
-            all.particles.extend(particles);
-        }
-    }
-    all.iter_mut().for_each(|told| told.particles.sort_unstable());
-    all
-}
-
 #[test]
 fn the_number_of_ranks_and_the_cut_do_not_change_a_bit() {
-    let one = joined(1, 0);
-    let last = one.last().expect("steps");
-    let count = one[0].particles.len();
-    assert!(last.particles.len() > 800 && last.particles.len() != count, "{count}");
-    assert!(one.iter().any(|told| f64::from_bits(told.given) < 0.0), "nothing fell into the sink");
-    for (size, seed) in [(2, 1), (3, 2), (5, 3), (8, 4)] {
-        for (one, cut) in one.iter().zip(joined(size, seed)) {
-            assert!(*one == cut, "{size} ranks");
-        }
-    }
+    assert_same_on_ranks(told, 800);
 }

@@ -13,6 +13,7 @@ use amalgam_solver_kit::{SolverProgram, serve_in_process};
 pub(crate) mod checkpointed;
 pub(crate) mod client;
 pub(crate) mod process;
+pub(crate) mod ranks;
 pub(crate) mod relay;
 pub(crate) mod service;
 

@@ -1,6 +1,8 @@
 //! Drives a fluid as the coordinator does, without a coordinator.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
+pub mod ranks;
+
 use amalgam_particles::DVec3;
 use amalgam_solver_fluid::FluidProgram;
 use amalgam_solver_kit::{Alone, Answer, FieldValues, Report, Solver, SolverProgram, World};
