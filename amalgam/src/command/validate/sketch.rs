@@ -16,6 +16,7 @@ const REFERENCE: Rgb = [0.10, 0.12, 0.16];
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sketch {
     dots: Vec<(Vec<DVec3>, f64, Rgb)>,
+    balls: Vec<(Vec<DVec3>, Vec<f64>)>,
     fields: Vec<Field>,
 }
 
@@ -32,6 +33,12 @@ impl Sketch {
     /// Adds the measured or computed result: large dots.
     pub(super) fn measured(mut self, points: impl IntoIterator<Item = DVec3>) -> Self {
         self.dots.push((points.into_iter().collect(), 1.2, MEASURED));
+        self
+    }
+
+    /// Adds the measured or computed result: balls of their own radii [m].
+    pub(super) fn balls(mut self, points: impl IntoIterator<Item = DVec3>, radii: &[f64]) -> Self {
+        self.balls.push((points.into_iter().collect(), radii.to_vec()));
         self
     }
 
@@ -57,7 +64,8 @@ impl Sketch {
     pub(super) fn write(&self, path: &Path) -> Result<(), FramesError> {
         let all = || {
             let fields = self.fields.iter().flat_map(|field| &field.positions);
-            self.dots.iter().flat_map(|(points, ..)| points).chain(fields)
+            let balls = self.balls.iter().flat_map(|(points, _)| points);
+            self.dots.iter().flat_map(|(points, ..)| points).chain(balls).chain(fields)
         };
         let low = all().copied().reduce(DVec3::min).unwrap_or(DVec3::NEG_ONE);
         let high = all().copied().reduce(DVec3::max).unwrap_or(DVec3::ONE);
@@ -76,13 +84,18 @@ impl Sketch {
             radius: Radius::One(dot * size),
             colour: Colour::One(*colour),
         });
+        let balls = self.balls.iter().map(|(positions, radii)| Layer::Spheres {
+            positions,
+            radius: Radius::Each(radii),
+            colour: Colour::One(MEASURED),
+        });
         let fields = self.fields.iter().map(|field| Layer::Spheres {
             positions: &field.positions,
             radius: Radius::One(field.radius),
             colour: Colour::Mapped { values: &field.values, range: field.range, map: ColourMap::Viridis },
         });
         let drawing = Scene {
-            layers: layers.chain(fields).collect(),
+            layers: layers.chain(balls).chain(fields).collect(),
             background: [[0.93, 0.94, 0.95], [0.97, 0.97, 0.98]],
             ..Scene::default()
         };

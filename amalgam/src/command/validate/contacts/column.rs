@@ -217,7 +217,8 @@ fn compare(
         let front = column.width * (1.0 + published(*aspect));
         let upright = |x: &DVec3| DVec3::new(column.along(*x), 0.0, column.up(*x)) + shift;
         let mark = (0..10).map(|k| DVec3::new(front, 0.0, 0.5 * f64::from(k)) + shift);
-        picture = picture.measured(deposit.frame.positions.iter().map(upright)).reference(mark);
+        picture =
+            picture.balls(deposit.frame.positions.iter().map(upright), &deposit.frame.radius).reference(mark);
     }
     Ok(CaseOutcome { checks, picture })
 }

@@ -179,7 +179,7 @@ fn spinning() -> Result<CaseOutcome, CaseError> {
     let turns = planet.angle / 20.0 / 0.05;
     checks.push(Check::within("rate over that at the start, more than 2", 10.0, turns, 8.0));
     let frame = planet.frame();
-    let picture = Sketch::default().measured(frame.positions.iter().map(upright));
+    let picture = Sketch::default().balls(frame.positions.iter().map(upright), &frame.radius);
     Ok(CaseOutcome { checks, picture })
 }
 
@@ -190,7 +190,8 @@ fn resting() -> Result<CaseOutcome, CaseError> {
         planet.check(name, &mut checks);
         planet.check_pile(name, &mut checks);
         let shift = DVec3::X * 90.0 * k as f64;
-        picture = picture.measured(planet.frame().positions.iter().map(|x| upright(x) + shift));
+        let frame = planet.frame();
+        picture = picture.balls(frame.positions.iter().map(|x| upright(x) + shift), &frame.radius);
     }
     Ok(CaseOutcome { checks, picture })
 }

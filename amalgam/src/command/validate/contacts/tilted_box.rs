@@ -114,6 +114,6 @@ fn angle_of_rest() -> Result<CaseOutcome, CaseError> {
     // Drawn with gravity down: the floor falls to the right by the tilt.
     let turn = DQuat::from_rotation_y((tilt - STEP).to_radians());
     let upright = |x: &DVec3| turn * DVec3::new(x.x, 0.0, x.y);
-    let picture = Sketch::default().measured(discs.frame.positions.iter().map(upright));
+    let picture = Sketch::default().balls(discs.frame.positions.iter().map(upright), &discs.frame.radius);
     Ok(CaseOutcome { checks, picture })
 }
