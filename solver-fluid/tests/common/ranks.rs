@@ -32,7 +32,7 @@ impl Told {
     }
 }
 
-/// What a run tells, for all ranks together. `told` runs on each rank, with a seed by which it cuts space.
+/// Results of all ranks of a run, joined. Each rank calls `told` with a seed by which it cuts space.
 fn joined(size: usize, seed: u64, told: fn(&Ranks, u64) -> Vec<Told>) -> Vec<Told> {
     let parts: Vec<Vec<Told>> = std::thread::scope(|scope| {
         let rank = |ranks: Ranks| {
