@@ -125,6 +125,9 @@ pub struct CouplingSettings {
     /// Error of contacts' velocities under the contact law, as a part of gravity times the step. Overlaps of
     /// piles at rest grow in proportion.
     pub contact_tolerance: f64,
+    /// Most iterations of a step's contacts under the contact law. A heap that flows may need thousands for
+    /// the tolerance, and a few hundred for where its grains come to rest.
+    pub contact_iterations_max: u32,
     /// `true` asks participants only for particles near others. The result is the same with `false`.
     pub interest_mask: bool,
     /// Longest time that one call of a participant may take [s].
@@ -152,6 +155,7 @@ impl Default for CouplingSettings {
             repetitions_max: 40,
             coupling_tolerance: 1e-3,
             contact_tolerance: 1e-2,
+            contact_iterations_max: 10_000,
             interest_mask: true,
             step_deadline: 60.0,
         }
@@ -270,6 +274,9 @@ impl CouplingSettings {
         }
         if self.repetitions_max == 0 {
             faults.push(Fault::new("repetitions_max", "repetitions_max must be at least 1"));
+        }
+        if self.contact_iterations_max == 0 {
+            faults.push(Fault::new("contact_iterations_max", "contact_iterations_max must be at least 1"));
         }
         let tolerances =
             [("coupling_tolerance", self.coupling_tolerance), ("contact_tolerance", self.contact_tolerance)];

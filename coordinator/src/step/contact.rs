@@ -144,7 +144,10 @@ impl Simulation {
         let Connections { shares, dt, .. } = connections;
         let (fall, mut step) = (gravity * dt, Step { dt, acceleration: gravity, enough: 0.0 });
         let problem = &mut self.problem;
-        problem.law.settings.precision = Precision::with_velocity(settings.contact_tolerance);
+        problem.law.settings.precision = Precision {
+            iterations_max: settings.contact_iterations_max,
+            ..Precision::with_velocity(settings.contact_tolerance)
+        };
         let mut exchange = ContactExchange::new(&kinds, shares);
         exchange.start(problem, &mut connections)?;
         problem.place_contacts(candidates);

@@ -26,7 +26,7 @@ pub(in crate::command::validate) const SPHERES: Case = Case {
 };
 
 /// The coefficient of rolling resistance for all columns that stand for experiments.
-const ROLLING: f64 = 0.1;
+const ROLLING: f64 = 0.25;
 /// Part of the room that scattered grains and grains at rest fill.
 const SCATTERED: [f64; 2] = [0.35, 0.2];
 const AT_REST: [f64; 2] = [0.82, 0.58];
@@ -225,7 +225,8 @@ fn compare(
 
 fn discs() -> Result<CaseOutcome, CaseError> {
     let column = |aspect: f64, rolling: f64| {
-        let width = 15.0;
+        // As many discs in all columns, but for the tallest: a narrow column spreads less far.
+        let width = (1800.0 / aspect).sqrt().max(30.0);
         GrainColumn { case: &DISCS, scene: DISCS_SCENE, round: false, width, aspect, rolling }
     };
     let published = |rolling: f64| {
@@ -243,7 +244,7 @@ fn spheres() -> Result<CaseOutcome, CaseError> {
             case: &SPHERES,
             scene: SPHERES_SCENE,
             round: true,
-            width: 8.0,
+            width: (7200.0 / aspect).cbrt(),
             aspect,
             rolling: ROLLING,
         };
