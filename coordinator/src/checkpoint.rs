@@ -16,7 +16,7 @@ use crate::instruments::clocks::Phase;
 use crate::law::WarmStart;
 use crate::member::PartState;
 use crate::simulation::Simulation;
-use crate::state::clock::Progress;
+use crate::state::clock::ClockState;
 
 /// The state of a run between two steps.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +53,7 @@ pub struct ParticipantCheckpoint {
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct State {
-    clock: Progress,
+    clock: ClockState,
     steps: u64,
     state_hash: u64,
     wall_s: f64,
@@ -77,10 +77,10 @@ impl Simulation {
         // Particles that the participants have named for the next step are not part of a checkpoint.
         self.members.iter_mut().for_each(|member| member.part.committed.next = None);
         let state = State {
-            clock: self.clock.progress(),
-            steps: self.steps,
-            state_hash: self.state_hash,
-            wall_s: self.wall_s(),
+            clock: self.progress.clock.state(),
+            steps: self.progress.steps,
+            state_hash: self.progress.state_hash,
+            wall_s: self.progress.wall_s(),
             participants: self.members.iter().map(|member| member.part.state()).collect(),
             last_impulse: self.memory.last_impulse.clone(),
             law: self.memory.warm_start.clone(),
@@ -100,7 +100,7 @@ impl Simulation {
                 snapshot: snapshot.bytes,
             }
         });
-        Ok(Checkpoint { steps: self.steps, coordinator, participants: participants.collect() })
+        Ok(Checkpoint { steps: self.progress.steps, coordinator, participants: participants.collect() })
     }
 
     /// Restores a checkpoint, in a run that was connected with the same plan and has taken no step.
@@ -117,12 +117,13 @@ impl Simulation {
             member.part.connection.restore(checkpoint.steps, particles, saved.snapshot.clone(), hash)
         });
         self.io.block_on(join_all(calls)).into_iter().collect::<Result<(), _>>()?;
-        self.clock.go_on(state.clock);
-        (self.steps, self.state_hash, self.wall_before) = (state.steps, state.state_hash, state.wall_s);
+        let progress = &mut self.progress;
+        progress.clock.go_on(state.clock);
+        (progress.steps, progress.state_hash) = (state.steps, state.state_hash);
+        progress.set_wall_before(state.wall_s);
         for (member, state) in self.members.iter_mut().zip(state.participants) {
             member.part.go_on(state);
         }
-        self.learn_limits();
         self.memory.last_impulse = state.last_impulse;
         self.memory.warm_start = state.law;
         self.instruments.go_on(state.instruments).map_err(foreign)

@@ -33,4 +33,5 @@ pub use settings::{
     TimeSettings,
 };
 pub use simulation::joining::{Joining, new_run_id};
-pub use simulation::{Cancel, FrameField, PARTICIPANTS_MAX, ParticipantFrame, Plan, Simulation};
+pub use simulation::{Cancel, FrameField, PARTICIPANTS_MAX, ParticipantFrame, Simulation};
+pub use state::setup::Plan;

@@ -7,8 +7,9 @@ use futures_util::future::{join_all, try_join_all};
 
 use crate::error::CoordinatorError;
 use crate::member::connection::{Connection, ParticipantPlan};
-use crate::simulation::order::Order;
-use crate::simulation::{Cancel, PARTICIPANTS_MAX, Plan, Simulation};
+use crate::simulation::{Cancel, PARTICIPANTS_MAX, Simulation};
+use crate::state::order::Order;
+use crate::state::setup::Plan;
 
 /// Time between two attempts to reach a service that is waited for.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);

@@ -41,6 +41,8 @@ pub(crate) struct ContactProblem {
     touching: Vec<Touching>,
     /// Candidates in `touching`, with their gaps [m].
     beside: Vec<(u32, f64)>,
+    /// Pairs of the participants' own particles that may touch in the step.
+    pub(crate) own: Vec<(u32, u32)>,
     /// Speed with which each candidate's contacts are sought [m/s].
     pub(crate) speed: Vec<f64>,
 }

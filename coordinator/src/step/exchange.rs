@@ -12,22 +12,22 @@ use crate::error::CoordinatorError;
 use crate::instruments::Instruments;
 use crate::member::Member;
 use crate::merging::merge::Forest;
-use crate::simulation::Simulation;
-use crate::state::scratch::{Assignment, Scratch};
+use crate::state::memory::Memory;
+use crate::state::scratch::{Assignment, Grouped, Velocities};
 use crate::synchronise::{Ask, Share, StageRequest};
 
-impl Simulation {
-    /// Sorts the forest's groups into the participants' shares, and the free particles of marked pairs into
-    /// their watch lists.
-    pub(super) fn distribute(&mut self) {
-        let count = self.members.len();
-        self.memory.last_impulse.resize_with(count, Vec::new);
-        self.scratch.clear_shares(count);
-        let Scratch { forest, shares, assignments, marked, watched, record, .. } = &mut self.scratch;
-        let (candidates, last_impulse) = (&self.memory.candidates, &self.memory.last_impulse);
+impl Grouped {
+    /// Sorts the forest's groups into the participants' shares, with first guesses from memory, and the free
+    /// particles of the pairs in `watch` into the participants' watch lists. Returns true if a projection and
+    /// an implicit participant share a movable group.
+    pub(super) fn distribute(&mut self, members: &[Member], memory: &Memory, watch: &[(u32, u32)]) -> bool {
+        self.clear_shares(members.len());
+        let Self { forest, shares, assignments, watched } = self;
+        let Memory { candidates, last_impulse, .. } = memory;
+        let mut projected = false;
         // Candidates are sorted by participant and members ascend: the members of one participant follow each
         // other.
-        let ends: Vec<u32> = (1..=count).map(|k| candidates.first(k as u16) as u32).collect();
+        let ends: Vec<u32> = (1..=members.len()).map(|k| candidates.first(k as u16) as u32).collect();
         let mut place = 0;
         for group in 0..forest.len() {
             let mut rest = forest.members(group);
@@ -36,11 +36,11 @@ impl Simulation {
                 let k = usize::from(candidates.participant[first as usize]);
                 let (own, others) = rest.split_at(rest.iter().take_while(|&&i| i < ends[k]).count());
                 rest = others;
-                projection |= self.members[k].kind == Integration::Projection;
-                implicit |= self.members[k].kind == Integration::Implicit;
+                projection |= members[k].kind == Integration::Projection;
+                implicit |= members[k].kind == Integration::Implicit;
                 let (share, assignment) = (&mut shares[k], &mut assignments[k]);
                 let ids = own.iter().map(|&i| candidates.id[i as usize]);
-                let last = |id| match self.members[k].kind {
+                let last = |id| match members[k].kind {
                     Integration::Explicit => None,
                     _ => last_impulse[k].binary_search_by_key(&id, |entry| entry.0).ok(),
                 };
@@ -53,19 +53,18 @@ impl Simulation {
                 assignment.place.extend(place..place + own.len() as u32);
                 place += own.len() as u32;
             }
-            record.projected |= projection && implicit && forest.mass()[group].is_finite();
+            projected |= projection && implicit && forest.mass()[group].is_finite();
         }
         watched.clear(candidates.len());
-        marked.iter().flat_map(|&(i, j)| [i, j]).for_each(|candidate| watched.insert(candidate));
+        watch.iter().flat_map(|&(i, j)| [i, j]).for_each(|candidate| watched.insert(candidate));
         for candidate in watched.iter() {
             if forest.group_of(candidate).is_none() && !candidates.is_immovable(candidate) {
                 assignments[usize::from(candidates.participant[candidate as usize])].watch.push(candidate);
             }
         }
+        projected
     }
-}
 
-impl Scratch {
     fn clear_shares(&mut self, count: usize) {
         self.shares.resize_with(count, Share::default);
         self.assignments.resize_with(count, Assignment::default);
@@ -101,19 +100,21 @@ pub(super) struct Connections<'a> {
 }
 
 impl<'a> Connections<'a> {
-    /// Services in the stage of `scratch`. Candidates have the velocities at the start of the step until
-    /// answers change them.
+    /// Services in a stage, for a step of length `dt` [s]. Candidates have the velocities at the start of the
+    /// step until answers change them.
     pub(super) fn new(
         io: &'a tokio::runtime::Runtime,
         members: &'a mut [Member],
         instruments: &'a mut Instruments,
         candidates: &'a Candidates,
-        scratch: &'a mut Scratch,
+        grouped: &'a mut Grouped,
+        velocities: &'a mut Velocities,
+        (stage, dt): (u32, f64),
     ) -> Self {
-        let Scratch { forest, shares, assignments, velocity, stage, dt, .. } = scratch;
+        let Grouped { forest, shares, assignments, .. } = grouped;
+        let velocity = &mut velocities.candidates;
         velocity.clone_from(&candidates.velocity);
         let occupied = occupied(members);
-        let (stage, dt, waited) = (*stage, *dt, 0.0);
         Self {
             io,
             members,
@@ -126,7 +127,7 @@ impl<'a> Connections<'a> {
             occupied,
             stage,
             dt,
-            waited,
+            waited: 0.0,
         }
     }
 
@@ -182,24 +183,24 @@ impl<'a> Connections<'a> {
     }
 }
 
-impl Scratch {
+impl Velocities {
     /// The participant that makes a particle travel farthest: the owner of a free particle, or the
     /// participant that gave the fastest group the most momentum.
-    pub(super) fn fastest(&self) -> usize {
-        let farthest = |&k: &usize| self.assignments[k].travel;
+    pub(super) fn fastest(&self, grouped: &Grouped) -> usize {
+        let farthest = |&k: &usize| grouped.assignments[k].travel;
         let free =
-            (0..self.assignments.len()).max_by(|a, b| farthest(a).total_cmp(&farthest(b))).unwrap_or(0);
+            (0..grouped.assignments.len()).max_by(|a, b| farthest(a).total_cmp(&farthest(b))).unwrap_or(0);
         let speed = |&group: &usize| self.synchronised.velocity[group].length();
         let group =
             (0..self.synchronised.velocity.len()).max_by(|a, b| speed(a).total_cmp(&speed(b))).unwrap_or(0);
         let given = |&k: &usize| {
-            let local = self.shares[k].groups.binary_search(&(group as u32)).ok();
+            let local = grouped.shares[k].groups.binary_search(&(group as u32)).ok();
             local.map_or(0.0, |local| self.synchronised.momentum[k][local].length())
         };
         if farthest(&free) >= self.travel {
             return free;
         }
-        (0..self.shares.len()).max_by(|a, b| given(a).total_cmp(&given(b))).unwrap_or(free)
+        (0..grouped.shares.len()).max_by(|a, b| given(a).total_cmp(&given(b))).unwrap_or(free)
     }
 }
 
