@@ -17,8 +17,8 @@ use crate::instruments::clocks::{Phase, Spans, Traffic};
 use crate::instruments::energy::EnergyAccount;
 use crate::instruments::probes::{Probe, ProbeSample};
 use crate::instruments::summary::{ParticipantSummary, Profile, Summary, WireSummary};
-use crate::member::connection::Connection;
-use crate::member::{Member, Part};
+use crate::participant::connection::Connection;
+use crate::participant::{Part, Participant};
 use crate::state::clock::{Clock, Limits};
 use crate::state::memory::Memory;
 use crate::state::order::Order;
@@ -55,7 +55,7 @@ pub const PARTICIPANTS_MAX: usize = 1024;
 /// | field | lives for | changed by |
 /// | --- | --- | --- |
 /// | `setup` | the run | nothing |
-/// | `io`, `members` | the run | calls and their answers: `begin`, `synchronise` or `contact`, `commit` |
+/// | `io`, `participants` | the run | calls and their answers: `begin`, `synchronise` or `contact`, `commit` |
 /// | `progress` | the run | `commit`, `end_step` |
 /// | `memory` | the run; a checkpoint holds only its guesses | see [`Memory`] |
 /// | `scratch` | a step | see [`Scratch`] |
@@ -64,7 +64,7 @@ pub struct Simulation {
     pub(crate) setup: Setup,
     /// The thread that waits for answers does the input and output.
     pub(crate) io: tokio::runtime::Runtime,
-    pub(crate) members: Vec<Member>,
+    pub(crate) participants: Vec<Participant>,
     pub(crate) progress: Progress,
     pub(crate) memory: Memory,
     pub(crate) scratch: Scratch,
@@ -103,7 +103,7 @@ pub enum FrameField {
 }
 
 impl Simulation {
-    /// A run of participants that are connected and initialised, in the order of the members.
+    /// A run of participants that are connected and initialised, in the run's order.
     pub(crate) fn new(
         io: tokio::runtime::Runtime,
         plan: Plan,
@@ -131,16 +131,16 @@ impl Simulation {
             .map(|settings| Probe::new(settings, &names, &tables, &mut tracked))
             .collect::<Result<Vec<Probe>, CoordinatorError>>()?;
         let parts = connections.into_iter().zip(tables).zip(tracked);
-        let members: Vec<Member> = parts
-            .map(|((connection, table), tracked)| Member::new(connection, table, &grids, tracked))
+        let participants: Vec<Participant> = parts
+            .map(|((connection, table), tracked)| Participant::new(connection, table, &grids, tracked))
             .collect();
-        setup.check(&members)?;
-        let energy = EnergyAccount::new(&members, domain.gravity, time.duration);
+        setup.check(&participants)?;
+        let energy = EnergyAccount::new(&participants, domain.gravity, time.duration);
         Ok(Self {
             progress: Progress::new(Clock::new(time.clone(), domain.gravity, radius_min)),
             setup,
             io,
-            members,
+            participants,
             memory: Memory::default(),
             scratch: Scratch::default(),
             instruments: Instruments::new(probes, energy),
@@ -149,7 +149,7 @@ impl Simulation {
 
     /// The participants' limits on the length of the next step.
     pub(crate) fn limits(&self) -> Limits {
-        let parts = || self.members.iter().map(|member| &member.part);
+        let parts = || self.participants.iter().map(|participant| &participant.part);
         let rates = parts().map(|part| part.committed.totals.radius_rate_max);
         Limits {
             stable_dt: parts().map(|part| part.stable_dt).fold(f64::INFINITY, f64::min),
@@ -165,7 +165,7 @@ impl Simulation {
     pub fn masses(&self, participant: usize, ids: &[u64]) -> Vec<f64> {
         let ids: Vec<ParticleId> = ids.iter().copied().map(ParticleId).collect();
         let mut masses = Vec::new();
-        self.members[self.setup.order.member(participant)].part.roster.masses(&ids, &mut masses);
+        self.participants[self.setup.order.in_run(participant)].part.roster.masses(&ids, &mut masses);
         masses
     }
 
@@ -191,8 +191,8 @@ impl Simulation {
 
     /// Names, programs and particle counts.
     pub fn participants(&self) -> Vec<ParticipantSummary> {
-        let summary = |member: &Member| {
-            let Part { connection, committed, solver_s, waited_s, .. } = &member.part;
+        let summary = |participant: &Participant| {
+            let Part { connection, committed, solver_s, waited_s, .. } = &participant.part;
             ParticipantSummary {
                 name: connection.name.clone(),
                 solver: connection.description.name.clone(),
@@ -204,7 +204,7 @@ impl Simulation {
                 bytes_in: connection.wire.received,
             }
         };
-        self.setup.order.of_scene(&self.members).map(summary).collect()
+        self.setup.order.of_scene(&self.participants).map(summary).collect()
     }
 
     /// All particles with their fields, for output.
@@ -225,23 +225,23 @@ impl Simulation {
         wanted: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<ParticipantFrame>, CoordinatorError> {
         let start = Instant::now();
-        let calls = self.members.iter_mut().map(|member| {
-            let connection = &mut member.part.connection;
+        let calls = self.participants.iter_mut().map(|participant| {
+            let connection = &mut participant.part.connection;
             let wanted = wanted(&connection.name);
             connection.frame(wanted)
         });
         let frames = self.io.block_on(join_all(calls)).into_iter().collect::<Result<Vec<_>, _>>()?;
-        self.instruments.count_calls(&mut self.members, start);
+        self.instruments.count_calls(&mut self.participants, start);
         let mut result = Vec::new();
-        for (member, frame) in self.members.iter().zip(frames) {
+        for (participant, frame) in self.participants.iter().zip(frames) {
             let index = |id: ParticleId| frame.id.binary_search(&id).map(|at| at as u32);
             // A triangle disappears with the first of its particles that dies.
-            let triangles = member.triangles.iter().filter_map(|t| {
+            let triangles = participant.triangles.iter().filter_map(|t| {
                 let [a, b, c] = t.map(index);
                 Some([a.ok()?, b.ok()?, c.ok()?])
             });
             result.push(ParticipantFrame {
-                name: member.part.connection.name.clone(),
+                name: participant.part.connection.name.clone(),
                 triangles: triangles.collect(),
                 surface: frame.surface,
                 id: frame.id.iter().map(|id| id.0).collect(),
@@ -287,7 +287,7 @@ impl Simulation {
         spans
             .calls
             .iter_mut()
-            .for_each(|call| call.participant = self.setup.order.participant(call.participant));
+            .for_each(|call| call.participant = self.setup.order.in_scene(call.participant));
         spans
     }
 
@@ -298,8 +298,8 @@ impl Simulation {
 
     /// Time and bytes of each participant, in the scene's order.
     pub fn traffic(&self) -> impl Iterator<Item = Traffic<'_>> {
-        self.setup.order.of_scene(&self.members).map(|member| {
-            let Part { connection, solver_s, waited_s, .. } = &member.part;
+        self.setup.order.of_scene(&self.participants).map(|participant| {
+            let Part { connection, solver_s, waited_s, .. } = &participant.part;
             let (bytes_out, bytes_in) = (connection.wire.out, connection.wire.received);
             let (solver_s, waited_s) = (*solver_s, *waited_s);
             Traffic { name: &connection.name, waited_s, solver_s, bytes_out, bytes_in }
@@ -314,8 +314,8 @@ impl Simulation {
     /// The run so far, as `summary.json` has it.
     pub fn summary(&self) -> Summary {
         let statistics = &self.instruments.statistics;
-        let wire = self.members.iter().map(|member| member.part.connection.wire);
-        let names = self.members.iter().map(|member| member.part.connection.name.clone());
+        let wire = self.participants.iter().map(|participant| participant.part.connection.wire);
+        let names = self.participants.iter().map(|participant| participant.part.connection.name.clone());
         let mut energy = self.instruments.energy.summary(names);
         energy.participants = self.setup.order.scene_order(energy.participants);
         Summary {
@@ -348,7 +348,7 @@ impl Simulation {
     /// # Errors
     /// The error of the first participant that does not answer.
     pub fn finish(mut self) -> Result<(), CoordinatorError> {
-        let calls = self.members.iter_mut().map(|member| member.part.connection.shutdown());
+        let calls = self.participants.iter_mut().map(|participant| participant.part.connection.shutdown());
         self.io.block_on(join_all(calls)).into_iter().collect()
     }
 }

@@ -1,5 +1,5 @@
-//! The coupled step (`docs/theory/coupling.md`, "One coupled step"): one call per phase, with the number of the
-//! phase there.
+//! The coupled step (`docs/theory/coupling.md`, "One coupled step"): one call per phase. Numbers beside the
+//! calls are the phases' numbers there.
 //!
 //! [`Simulation`] says how long each part of its state lives, and [`Scratch`](crate::state::scratch::Scratch)
 //! which phase writes which part of a step.
@@ -83,7 +83,7 @@ impl Simulation {
         let scratch = &mut self.scratch;
         scratch.record = StepRecord { step, ..StepRecord::default() };
         (scratch.stage, scratch.dt) = (1, dt);
-        self.memory.last_impulse.resize_with(self.members.len(), Vec::new);
+        self.memory.last_impulse.resize_with(self.participants.len(), Vec::new);
         Ok(())
     }
 
@@ -101,8 +101,8 @@ impl Simulation {
     fn halve_step(&mut self) -> Result<(), CoordinatorError> {
         if self.scratch.record.retries == RETRIES_MAX {
             let shares = |k: &usize| !self.scratch.grouped.shares[*k].groups.is_empty();
-            let sharing = (0..self.members.len()).filter(shares);
-            let names = sharing.map(|k| self.members[k].part.connection.name.as_str());
+            let sharing = (0..self.participants.len()).filter(shares);
+            let names = sharing.map(|k| self.participants[k].part.connection.name.as_str());
             let participants = names.collect::<Vec<_>>().join(", ");
             return Err(CoordinatorError::Disagree {
                 participants,
@@ -121,7 +121,7 @@ impl Simulation {
         if scratch.record.retries == RETRIES_MAX {
             let (step, dt) = (self.progress.steps, scratch.dt);
             let participant =
-                self.members[scratch.velocities.fastest(&scratch.grouped)].part.connection.name.clone();
+                self.participants[scratch.velocities.fastest(&scratch.grouped)].part.connection.name.clone();
             return Err(CoordinatorError::Runaway { participant, step, dt, travel });
         }
         let dt = scratch.dt * (self.setup.plan.time.cfl / travel);
@@ -146,13 +146,13 @@ impl Simulation {
             stages: scratch.stage,
             groups: scratch.grouped.forest.len() as u64,
             group_size_max: sizes.max().unwrap_or(0),
-            broken: self.members.iter().map(|member| member.part.committed.broken).sum(),
+            broken: self.participants.iter().map(|participant| participant.part.committed.broken).sum(),
             wall_s: start.elapsed().as_secs_f64(),
             frame_due: self.progress.clock.frame_due(),
             ..scratch.record
         };
         tracing::debug!(
-            run = self.members[0].part.connection.context().run_id,
+            run = self.participants[0].part.connection.context().run_id,
             step = record.step,
             stage = record.stages,
             time = record.time,
@@ -164,7 +164,7 @@ impl Simulation {
         );
         self.progress.steps += 1;
         let unaccounted = self.instruments.sample(&View {
-            members: &self.members,
+            participants: &self.participants,
             candidates: &self.memory.candidates,
             contacts: &self.scratch.detected.contacts,
             beside: self.scratch.problem.beside(),
@@ -181,7 +181,7 @@ impl Simulation {
     /// The error for a step so short that the scene would never end. It names the participant that needs this
     /// step.
     fn stuck(&self, dt: f64) -> CoordinatorError {
-        let parts = || self.members.iter().map(|member| &member.part);
+        let parts = || self.participants.iter().map(|participant| &participant.part);
         let shortest = parts().min_by(|a, b| a.stable_dt.total_cmp(&b.stable_dt));
         let fastest = parts()
             .max_by(|a, b| a.committed.totals.radius_rate_max.total_cmp(&b.committed.totals.radius_rate_max));
@@ -212,8 +212,8 @@ impl Simulation {
     /// The error for energy from no accounted source, with the participant whose account rose most.
     fn energy_error(&self, unaccounted: UnaccountedEnergy, step: u64) -> CoordinatorError {
         let UnaccountedEnergy { participant, amount, in_play, is_whole } = unaccounted;
-        let participant = self.members[participant].part.connection.name.clone();
-        let others = self.members.len() > 1;
+        let participant = self.participants[participant].part.connection.name.clone();
+        let others = self.participants.len() > 1;
         CoordinatorError::Energy { participant, step, gained: amount, in_play, others, is_whole }
     }
 }

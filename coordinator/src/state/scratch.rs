@@ -12,8 +12,8 @@ use crate::synchronise::{Share, Synchronised};
 /// Working storage of a step. It may be replaced by a new one before any step. Only allocations are kept from
 /// step to step.
 ///
-/// A phase writes the fields that stand beside it in the table, and only reads the others. A restart with a
-/// shorter step ([`Simulation::step`](crate::Simulation::step)) goes back to the second row.
+/// A phase writes the fields that stand beside it in the table, and only reads the others. After `halve_step`
+/// or `shorten_step` the step goes on with `merge`, or with the phase that takes its place.
 ///
 /// | phase | writes |
 /// | --- | --- |

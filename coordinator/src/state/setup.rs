@@ -4,9 +4,9 @@ use amalgam_particles::{Lattice, PairFinder, Spheres};
 use amalgam_proto::contract::{Integration, Table};
 
 use crate::error::CoordinatorError;
-use crate::member::Member;
-use crate::member::connection::Connection;
 use crate::obstacles::Obstacles;
+use crate::participant::Participant;
+use crate::participant::connection::Connection;
 use crate::settings::{CouplingSettings, DomainSettings, ProbeSettings, TimeSettings};
 use crate::state::order::Order;
 use crate::state::surfaces::Surfaces;
@@ -43,7 +43,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Setup of a run of these participants, in the order of the members.
+    /// Setup of a run of these participants, in the run's order.
     ///
     /// # Errors
     /// A fault of the scene.
@@ -64,13 +64,13 @@ impl Setup {
         Ok(Self { plan, order, lattice, surfaces, obstacles, elasticity })
     }
 
-    /// Refuses members and obstacles that the scene's method of contact cannot treat.
+    /// Refuses participants and obstacles that the scene's method of contact cannot treat.
     ///
     /// # Errors
     /// A fault of the scene.
-    pub(crate) fn check(&self, members: &[Member]) -> Result<(), CoordinatorError> {
-        check_method(&self.plan.coupling, members)?;
-        check_obstacles(&self.plan, members)
+    pub(crate) fn check(&self, participants: &[Participant]) -> Result<(), CoordinatorError> {
+        check_method(&self.plan.coupling, participants)?;
+        check_obstacles(&self.plan, participants)
     }
 }
 
@@ -80,21 +80,22 @@ pub(crate) fn radii(tables: &[Table]) -> impl Iterator<Item = f64> {
 }
 
 /// Refuses rotating bodies without the contact law or of implicit participants, and several projections.
-fn check_method(coupling: &CouplingSettings, members: &[Member]) -> Result<(), CoordinatorError> {
+fn check_method(coupling: &CouplingSettings, participants: &[Participant]) -> Result<(), CoordinatorError> {
     let method = coupling.method.properties();
-    let is_refused = |member: &&Member| {
-        let is_carried = method.on_surfaces && member.kind == Integration::Explicit;
-        member.part.roster.has_bodies() && !is_carried
+    let is_refused = |participant: &&Participant| {
+        let is_carried = method.on_surfaces && participant.kind == Integration::Explicit;
+        participant.part.roster.has_bodies() && !is_carried
     };
-    if let Some(member) = members.iter().find(is_refused) {
+    if let Some(participant) = participants.iter().find(is_refused) {
         return Err(CoordinatorError::Scene(format!(
             "participant {} has bodies that turn, which need contacts with friction and an explicit solver: write \
              method = \"contact-law\" under [coupling]",
-            member.part.connection.name
+            participant.part.connection.name
         )));
     }
-    let projections = members.iter().filter(|member| member.kind == Integration::Projection);
-    let projections: Vec<&str> = projections.map(|member| member.part.connection.name.as_str()).collect();
+    let projections = participants.iter().filter(|participant| participant.kind == Integration::Projection);
+    let projections: Vec<&str> =
+        projections.map(|participant| participant.part.connection.name.as_str()).collect();
     if let [first, second, ..] = projections[..] {
         return Err(CoordinatorError::Scene(format!(
             "participants {first} and {second} are both pressure projections, whose pressures would make energy where they \
@@ -105,7 +106,7 @@ fn check_method(coupling: &CouplingSettings, members: &[Member]) -> Result<(), C
 }
 
 /// Refuses obstacles without the contact law, and an obstacle that has the name of a participant.
-fn check_obstacles(plan: &Plan, members: &[Member]) -> Result<(), CoordinatorError> {
+fn check_obstacles(plan: &Plan, participants: &[Participant]) -> Result<(), CoordinatorError> {
     let Some(first) = plan.domain.obstacles.first() else { return Ok(()) };
     if !plan.coupling.method.properties().on_surfaces {
         return Err(CoordinatorError::Scene(format!(
@@ -113,8 +114,9 @@ fn check_obstacles(plan: &Plan, members: &[Member]) -> Result<(), CoordinatorErr
             first.name
         )));
     }
-    let is_member = |name: &String| members.iter().any(|member| &member.part.connection.name == name);
-    match plan.domain.obstacles.iter().find(|obstacle| is_member(&obstacle.name)) {
+    let is_participant =
+        |name: &String| participants.iter().any(|participant| &participant.part.connection.name == name);
+    match plan.domain.obstacles.iter().find(|obstacle| is_participant(&obstacle.name)) {
         Some(obstacle) => Err(CoordinatorError::Scene(format!(
             "an obstacle and a participant are both called {}: give each a name of its own",
             obstacle.name

@@ -11,8 +11,8 @@ use super::exchange::first_error;
 use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
 use crate::law::contact::reach;
-use crate::member::Part;
-use crate::member::roster::Roster;
+use crate::participant::Part;
+use crate::participant::roster::Roster;
 use crate::simulation::Simulation;
 use crate::state::memory::Memory;
 
@@ -40,7 +40,7 @@ impl Simulation {
     pub(super) fn begin(&mut self) -> Result<(), CoordinatorError> {
         let start = Instant::now();
         let reaches = self.reaches();
-        let begun = self.members.iter_mut().map(|member| member.part.committed.next.take());
+        let begun = self.participants.iter_mut().map(|participant| participant.part.committed.next.take());
         let batches = match begun.collect() {
             Some(batches) if self.reaches_far_enough(&reaches) && !self.has_released() => {
                 self.scratch.begun.listed = false;
@@ -72,7 +72,7 @@ impl Simulation {
 
     /// True if a particle was immovable in the last step and no longer is.
     fn has_released(&self) -> bool {
-        self.members.iter().any(|member| !member.part.committed.released.is_empty())
+        self.participants.iter().any(|participant| !participant.part.committed.released.is_empty())
     }
 
     /// Sets how far ahead participants look for their own contacts in the next step.
@@ -84,29 +84,31 @@ impl Simulation {
     /// [radii]: 2 (|v|/r + g h/r_min) h. It is 0 if only particles that intersect are contacts.
     fn reaches(&self) -> Vec<f64> {
         if !self.setup.plan.coupling.method.properties().looks_ahead {
-            return vec![0.0; self.members.len()];
+            return vec![0.0; self.participants.len()];
         }
         let dt = self.scratch.dt;
         let fall = self.setup.plan.domain.gravity.length() * dt / self.progress.clock.radius_min();
-        let rates = self.members.iter().map(|member| member.part.committed.totals.radius_rate_max);
+        let rates =
+            self.participants.iter().map(|participant| participant.part.committed.totals.radius_rate_max);
         rates.map(|rate| reach(rate + fall, dt)).collect()
     }
 
     fn take_batches(&mut self, batches: &[Batch]) -> Result<(), CoordinatorError> {
         let Memory { candidates, order, .. } = &mut self.memory;
         order.resize_with(batches.len(), Vec::new);
-        for ((member, batch), order) in self.members.iter().zip(batches).zip(order.iter_mut()) {
-            let Part { connection, roster, committed, .. } = &member.part;
+        for ((participant, batch), order) in self.participants.iter().zip(batches).zip(order.iter_mut()) {
+            let Part { connection, roster, committed, .. } = &participant.part;
             let checked = roster.check_speeds(&committed.totals, &batch.velocity);
             checked.map_err(|reason| connection.broken("Begin", reason))?;
             if let Some(ids) = &batch.id
-                && let Err(id) = member.part.roster.sort(ids, order)
+                && let Err(id) = participant.part.roster.sort(ids, order)
             {
                 let reason = format!("id {id} is not in its particle table");
-                return Err(member.part.connection.broken("Begin", reason));
+                return Err(participant.part.connection.broken("Begin", reason));
             }
         }
-        let rosters: Vec<&Roster> = self.members.iter().map(|member| &member.part.roster).collect();
+        let rosters: Vec<&Roster> =
+            self.participants.iter().map(|participant| &participant.part.roster).collect();
         candidates.update(batches, order, &rosters);
         let own = &mut self.scratch.begun.own;
         own.clear();
@@ -126,19 +128,19 @@ impl Simulation {
     fn survey(&mut self) -> Result<Vec<Batch>, CoordinatorError> {
         let wanted = if self.setup.plan.coupling.interest_mask {
             let rates: Vec<f64> =
-                self.members.iter().map(|m| m.part.committed.totals.radius_rate_max).collect();
+                self.participants.iter().map(|m| m.part.committed.totals.radius_rate_max).collect();
             self.memory.margin = margins(&rates);
             let reaches = self.memory.margin.iter_mut().zip(&self.memory.reach);
             reaches.for_each(|(margin, reach)| *margin += reach);
             let (lattice, margins) = (self.setup.lattice, &self.memory.margin);
-            let calls = self.members.iter_mut().zip(margins).map(|(member, &margin)| async move {
-                let Part { connection, roster, .. } = &mut member.part;
+            let calls = self.participants.iter_mut().zip(margins).map(|(participant, &margin)| async move {
+                let Part { connection, roster, .. } = &mut participant.part;
                 let cells = roster.cells_max(&lattice, margin);
                 connection.survey(&Survey { context: connection.context(), lattice, margin }, cells).await
             });
             let asked = Instant::now();
             let cells = first_error(self.io.block_on(join_all(calls)))?;
-            self.instruments.count_round_trip(&mut self.members, asked);
+            self.instruments.count_round_trip(&mut self.participants, asked);
             let is_smooth = self.setup.obstacles.is_empty();
             let beside = |cells| (!is_smooth).then(|| self.setup.obstacles.cells(&lattice, cells));
             let beside: Vec<Option<CellSet>> = cells.iter().map(beside).collect();
@@ -150,17 +152,17 @@ impl Simulation {
             margins.iter().enumerate().map(near).collect()
         } else {
             self.memory.margin.clone_from(&self.memory.reach);
-            vec![Wanted::All; self.members.len()]
+            vec![Wanted::All; self.participants.len()]
         };
         let interests: Vec<Interest> =
             wanted.into_iter().enumerate().map(|(k, wanted)| self.interest(k, wanted)).collect();
-        let calls = self.members.iter_mut().zip(interests).map(|(member, interest)| {
-            let context = member.part.connection.context();
-            member.part.connection.begin(Begin { context, interest })
+        let calls = self.participants.iter_mut().zip(interests).map(|(participant, interest)| {
+            let context = participant.part.connection.context();
+            participant.part.connection.begin(Begin { context, interest })
         });
         let asked = Instant::now();
         let batches = first_error(self.io.block_on(join_all(calls)))?;
-        self.instruments.count_round_trip(&mut self.members, asked);
+        self.instruments.count_round_trip(&mut self.participants, asked);
         Ok(batches)
     }
 

@@ -11,8 +11,8 @@ use super::work::{phantom, works};
 use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
 use crate::instruments::energy::Works;
-use crate::member::Member;
 use crate::merging::split::SplitSettings;
+use crate::participant::Participant;
 use crate::simulation::{Simulation, joint_hash};
 use crate::state::scratch::{Assignment, Grouped, Scratch, Velocities};
 use crate::synchronise::{Share, Synchronised};
@@ -43,37 +43,38 @@ impl Simulation {
     pub(super) fn commit(&mut self) -> Result<Works, CoordinatorError> {
         let start = Instant::now();
         self.progress.clock.advance(self.scratch.dt);
-        for member in &mut self.members {
+        for participant in &mut self.participants {
             // Particles that died are tracked no longer.
-            let roster = &member.part.roster;
-            member.part.tracked.retain(|&id| roster.contains(id));
+            let roster = &participant.part.roster;
+            participant.part.tracked.retain(|&id| roster.contains(id));
         }
         let Scratch { grouped, velocities, record, .. } = &mut self.scratch;
         let candidates = &self.memory.candidates;
         record.phantom = phantom(candidates, &grouped.forest, velocities);
         let works = works(candidates, grouped, velocities, record.by_immovable);
         let want_state_hash = self.progress.clock.frame_due();
-        let grids: Vec<Lattice> = self.members.iter().filter_map(|member| member.occupancy).collect();
+        let grids: Vec<Lattice> =
+            self.participants.iter().filter_map(|participant| participant.occupancy).collect();
         self.look_ahead();
-        let nexts: Vec<Option<Next>> = (0..self.members.len()).map(|k| self.next(k)).collect();
+        let nexts: Vec<Option<Next>> = (0..self.participants.len()).map(|k| self.next(k)).collect();
         let Scratch { grouped, velocities, stage, .. } = &self.scratch;
         let told = grouped.shares.iter().zip(&grouped.assignments);
-        let calls = self.members.iter_mut().zip(told).zip(nexts).map(|((member, told), next)| {
-            let told = commit_groups(member, told, velocities, *stage);
+        let calls = self.participants.iter_mut().zip(told).zip(nexts).map(|((participant, told), next)| {
+            let told = commit_groups(participant, told, velocities, *stage);
             let call = Commit { want_state_hash, grids: grids.clone(), next, ..told };
-            member.part.connection.commit(call)
+            participant.part.connection.commit(call)
         });
         let asked = Instant::now();
         let done = first_error(self.io.block_on(join_all(calls)))?;
-        self.instruments.count_round_trip(&mut self.members, asked);
+        self.instruments.count_round_trip(&mut self.participants, asked);
         self.take_over(done)?;
         self.instruments.count(Phase::Commit, start, 0.0);
         Ok(works)
     }
 
     fn take_over(&mut self, done: Vec<Committed>) -> Result<(), CoordinatorError> {
-        for (member, committed) in self.members.iter_mut().zip(done) {
-            let part = &mut member.part;
+        for (participant, committed) in self.participants.iter_mut().zip(done) {
+            let part = &mut participant.part;
             let updated = part.roster.update(&committed);
             let checked = updated.and_then(|()| part.roster.check_speeds(&committed.totals, &[]));
             if let Err(reason) = checked {
@@ -88,7 +89,7 @@ impl Simulation {
             part.committed = committed;
         }
         if self.progress.clock.frame_due() {
-            let hashes = self.members.iter().map(|member| member.part.committed.state_hash);
+            let hashes = self.participants.iter().map(|participant| participant.part.committed.state_hash);
             self.progress.state_hash = joint_hash(hashes);
         }
         Ok(())
@@ -99,7 +100,9 @@ impl Simulation {
     pub(super) fn remember_impulses(&mut self, kinds: &[Integration]) {
         let Scratch { grouped: Grouped { shares, assignments, forest, .. }, velocities, .. } = &self.scratch;
         let masses = &self.memory.candidates.mass;
-        for (k, _) in self.members.iter().enumerate().filter(|(_, member)| kinds.contains(&member.kind)) {
+        for (k, _) in
+            self.participants.iter().enumerate().filter(|(_, participant)| kinds.contains(&participant.kind))
+        {
             let (share, assignment) = (&shares[k], &assignments[k]);
             let memory = &mut self.memory.last_impulse[k];
             memory.clear();
@@ -125,7 +128,7 @@ impl Simulation {
 /// The call that commits a participant's last answer in a stage. The caller adds the fields that are the same
 /// for all participants.
 fn commit_groups(
-    member: &Member,
+    participant: &Participant,
     (share, assignment): (&Share, &Assignment),
     velocities: &Velocities,
     stage: u32,
@@ -134,7 +137,7 @@ fn commit_groups(
     let group_spin = |&g: &u32| velocities.synchronised.spin[g as usize];
     let member_velocity = |&place: &u32| velocities.members[place as usize];
     Commit {
-        context: member.part.connection.context(),
+        context: participant.part.connection.context(),
         stage,
         repetition: assignment.asked - 1,
         want_state_hash: false,
@@ -142,8 +145,12 @@ fn commit_groups(
         group_velocity: share.groups.iter().map(group_velocity).collect(),
         group_number: share.groups.clone(),
         member_velocity: assignment.place.iter().map(member_velocity).collect(),
-        group_spin: member.part.roster.has_bodies().then(|| share.groups.iter().map(group_spin).collect()),
-        track: member.part.tracked.clone(),
+        group_spin: participant
+            .part
+            .roster
+            .has_bodies()
+            .then(|| share.groups.iter().map(group_spin).collect()),
+        track: participant.part.tracked.clone(),
         next: None,
     }
 }

@@ -122,18 +122,18 @@ impl Simulation {
         let speed_of = |i: u32| speed[i as usize];
         let pairs = finder.within(candidates, &problem.own, |i| reach(speed_of(i), *dt));
         problem.list_beside(candidates, obstacles, |i| reach(speed_of(i), *dt));
-        problem.list_bodies(candidates, pairs, &self.members);
+        problem.list_bodies(candidates, pairs, &self.participants);
         // Errors that the last step may have left: of the contacts, and of the answers to their impulses.
         let at_rest = plan.coupling.contact_tolerance * plan.domain.gravity.length() * *dt;
         let error = |speed: f64| at_rest + plan.coupling.coupling_tolerance * speed;
         problem.list_contacts(candidates, surfaces, error);
-        problem.list_obstacles(candidates, obstacles, surfaces, self.members.len(), error);
+        problem.list_obstacles(candidates, obstacles, surfaces, self.participants.len(), error);
         // For probes: pairs that may touch in the step.
         detected.contacts.active.clear();
         detected.contacts.active.extend_from_slice(pairs);
         grouped.forest.set(candidates, &problem.offsets, &problem.members);
         (record.active, record.marked) = (problem.contacts.len() as u64, 0);
-        record.projected |= grouped.distribute(&self.members, &self.memory, &[]);
+        record.projected |= grouped.distribute(&self.participants, &self.memory, &[]);
         self.instruments.count(Phase::Detect, start, 0.0);
     }
 
@@ -141,13 +141,14 @@ impl Simulation {
     /// implicit participants answer the impulses as their models predict.
     fn solve_contacts(&mut self) -> Result<(), CoordinatorError> {
         let start = Instant::now();
-        let kinds: Vec<Integration> = self.members.iter().map(|member| member.kind).collect();
+        let kinds: Vec<Integration> = self.participants.iter().map(|participant| participant.kind).collect();
         let (settings, gravity) = (&self.setup.plan.coupling, self.setup.plan.domain.gravity.length());
         let Memory { candidates, warm_start, .. } = &mut self.memory;
         let Scratch { problem, grouped, velocities, record, stage, dt, .. } = &mut self.scratch;
-        let (members, instruments, time) = (&mut self.members, &mut self.instruments, (*stage, *dt));
+        let (participants, instruments, time) =
+            (&mut self.participants, &mut self.instruments, (*stage, *dt));
         let mut connections =
-            Connections::new(&self.io, members, instruments, candidates, grouped, velocities, time);
+            Connections::new(&self.io, participants, instruments, candidates, grouped, velocities, time);
         let Connections { shares, dt, .. } = connections;
         let (fall, mut step) = (gravity * dt, Step { dt, acceleration: gravity, enough: 0.0 });
         problem.law.settings.precision = Precision::with_velocity(settings.contact_tolerance);

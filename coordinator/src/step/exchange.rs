@@ -10,8 +10,8 @@ use futures_util::future::join_all;
 use crate::contacts::Candidates;
 use crate::error::CoordinatorError;
 use crate::instruments::Instruments;
-use crate::member::Member;
 use crate::merging::merge::Forest;
+use crate::participant::Participant;
 use crate::state::memory::Memory;
 use crate::state::scratch::{Assignment, Grouped, Velocities};
 use crate::synchronise::{Ask, Share, StageRequest};
@@ -20,14 +20,19 @@ impl Grouped {
     /// Sorts the forest's groups into the participants' shares, with first guesses from memory, and the free
     /// particles of the pairs in `watch` into the participants' watch lists. Returns true if a projection and
     /// an implicit participant share a movable group.
-    pub(super) fn distribute(&mut self, members: &[Member], memory: &Memory, watch: &[(u32, u32)]) -> bool {
-        self.clear_shares(members.len());
+    pub(super) fn distribute(
+        &mut self,
+        participants: &[Participant],
+        memory: &Memory,
+        watch: &[(u32, u32)],
+    ) -> bool {
+        self.clear_shares(participants.len());
         let Self { forest, shares, assignments, watched } = self;
         let Memory { candidates, last_impulse, .. } = memory;
         let mut projected = false;
         // Candidates are sorted by participant and members ascend: the members of one participant follow each
         // other.
-        let ends: Vec<u32> = (1..=members.len()).map(|k| candidates.first(k as u16) as u32).collect();
+        let ends: Vec<u32> = (1..=participants.len()).map(|k| candidates.first(k as u16) as u32).collect();
         let mut place = 0;
         for group in 0..forest.len() {
             let mut rest = forest.members(group);
@@ -36,11 +41,11 @@ impl Grouped {
                 let k = usize::from(candidates.participant[first as usize]);
                 let (own, others) = rest.split_at(rest.iter().take_while(|&&i| i < ends[k]).count());
                 rest = others;
-                projection |= members[k].kind == Integration::Projection;
-                implicit |= members[k].kind == Integration::Implicit;
+                projection |= participants[k].kind == Integration::Projection;
+                implicit |= participants[k].kind == Integration::Implicit;
                 let (share, assignment) = (&mut shares[k], &mut assignments[k]);
                 let ids = own.iter().map(|&i| candidates.id[i as usize]);
-                let last = |id| match members[k].kind {
+                let last = |id| match participants[k].kind {
                     Integration::Explicit => None,
                     _ => last_impulse[k].binary_search_by_key(&id, |entry| entry.0).ok(),
                 };
@@ -84,7 +89,7 @@ impl Grouped {
 /// Services of the participants during one stage.
 pub(super) struct Connections<'a> {
     io: &'a tokio::runtime::Runtime,
-    members: &'a mut [Member],
+    participants: &'a mut [Participant],
     instruments: &'a mut Instruments,
     pub(super) candidates: &'a Candidates,
     pub(super) forest: &'a Forest,
@@ -104,7 +109,7 @@ impl<'a> Connections<'a> {
     /// step until answers change them.
     pub(super) fn new(
         io: &'a tokio::runtime::Runtime,
-        members: &'a mut [Member],
+        participants: &'a mut [Participant],
         instruments: &'a mut Instruments,
         candidates: &'a Candidates,
         grouped: &'a mut Grouped,
@@ -114,10 +119,10 @@ impl<'a> Connections<'a> {
         let Grouped { forest, shares, assignments, .. } = grouped;
         let velocity = &mut velocities.candidates;
         velocity.clone_from(&candidates.velocity);
-        let occupied = occupied(members);
+        let occupied = occupied(participants);
         Self {
             io,
-            members,
+            participants,
             instruments,
             candidates,
             forest,
@@ -157,7 +162,7 @@ impl<'a> Connections<'a> {
     /// Refuses bodies that do not fit the particle table, and a momentum that would make a group faster than
     /// [`SPEED_LIMIT`], before other participants are told of it.
     fn check_momentum(&self, participant: usize, answer: &Integrated) -> Result<(), CoordinatorError> {
-        let part = &self.members[participant].part;
+        let part = &self.participants[participant].part;
         if answer.bodies.is_some() != part.roster.has_bodies() {
             let reason = match answer.bodies {
                 Some(_) => "its groups are described as bodies, but its particle table has none",
@@ -176,7 +181,7 @@ impl<'a> Connections<'a> {
                     self.candidates.id[first as usize],
                     number(mass)
                 );
-                return Err(self.members[participant].part.connection.broken("Integrate", reason));
+                return Err(self.participants[participant].part.connection.broken("Integrate", reason));
             }
         }
         Ok(())
@@ -214,15 +219,16 @@ impl Ask for Connections<'_> {
             .map(|request| {
                 let k = request.participant;
                 let watched = self.assignments[k].watch.len() as u64;
-                (self.call(request, self.members[k].part.connection.context()), watched)
+                (self.call(request, self.participants[k].part.connection.context()), watched)
             })
             .collect();
-        let members = self.members.iter_mut().enumerate().filter(|(k, _)| asked.binary_search(k).is_ok());
-        let waiting = members
+        let asked_now =
+            self.participants.iter_mut().enumerate().filter(|(k, _)| asked.binary_search(k).is_ok());
+        let waiting = asked_now
             .zip(calls)
-            .map(|((_, member), (call, watched))| member.part.connection.integrate(call, watched));
+            .map(|((_, participant), (call, watched))| participant.part.connection.integrate(call, watched));
         let answers = first_error(self.io.block_on(join_all(waiting)))?;
-        self.instruments.count_round_trip(self.members, start);
+        self.instruments.count_round_trip(self.participants, start);
         for (&k, answer) in asked.iter().zip(&answers) {
             self.check_momentum(k, answer)?;
             let assignment = &mut self.assignments[k];
@@ -239,13 +245,13 @@ impl Ask for Connections<'_> {
 }
 
 /// Cells that particles of any participant occupy, for each participant that asks for them.
-fn occupied(members: &[Member]) -> Vec<Option<CellSet>> {
+fn occupied(participants: &[Participant]) -> Vec<Option<CellSet>> {
     let mut grids = 0..;
-    let union_of_grid = |member: &Member| {
-        let grid = member.occupancy.as_ref().and_then(|_| grids.next())?;
-        Some(CellSet::union(members.iter().map(|member| &member.part.cells[grid])))
+    let union_of_grid = |participant: &Participant| {
+        let grid = participant.occupancy.as_ref().and_then(|_| grids.next())?;
+        Some(CellSet::union(participants.iter().map(|participant| &participant.part.cells[grid])))
     };
-    members.iter().map(union_of_grid).collect()
+    participants.iter().map(union_of_grid).collect()
 }
 
 /// All answers, or the first error in the order of the participants.

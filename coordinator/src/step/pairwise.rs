@@ -44,7 +44,7 @@ impl Simulation {
         method(response, &self.setup.plan.coupling, candidates, &detected.contacts, *dt);
         grouped.forest.keep_apart(candidates, response);
         record.note_errors(response.momentum_error, 0.0);
-        record.projected |= grouped.distribute(&self.members, &self.memory, &detected.marked);
+        record.projected |= grouped.distribute(&self.participants, &self.memory, &detected.marked);
         self.instruments.count(Phase::Merge, start, 0.0);
     }
 }

@@ -10,8 +10,8 @@ use super::exchange::Connections;
 use crate::contacts::Candidates;
 use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
-use crate::member::Member;
 use crate::merging::merge::GroupLimit;
+use crate::participant::Participant;
 use crate::settings::{CouplingSettings, StagesMax};
 use crate::simulation::Simulation;
 use crate::state::memory::Memory;
@@ -27,31 +27,31 @@ const LIMIT: [u32; 2] = [8, 64];
 const LIMIT_BESIDE_PROJECTIONS: [u32; 2] = [4, 8];
 
 /// Smallest and largest limit of particles in a group, for scenes that set none.
-fn default_limit(members: &[Member]) -> [u32; 2] {
+fn default_limit(participants: &[Participant]) -> [u32; 2] {
     let [min, max] = LIMIT;
-    match has_projection(members) {
+    match has_projection(participants) {
         true => LIMIT_BESIDE_PROJECTIONS,
-        false => many_on_one(members).map_or(LIMIT, |many| [many, many.saturating_mul(max / min)]),
+        false => many_on_one(participants).map_or(LIMIT, |many| [many, many.saturating_mul(max / min)]),
     }
 }
 
 /// Stages of a step, for scenes that set none: 2 as in the paper. Many fine particles of a group on one
 /// coarse particle press on each other in the second stage, and more stages are needed.
-fn default_stages(members: &[Member]) -> StagesMax {
-    match !has_projection(members) && many_on_one(members).is_some() {
+fn default_stages(participants: &[Participant]) -> StagesMax {
+    match !has_projection(participants) && many_on_one(participants).is_some() {
         true => StagesMax::Converged,
         false => StagesMax::Count(2),
     }
 }
 
-fn has_projection(members: &[Member]) -> bool {
-    members.iter().any(|member| member.kind == Integration::Projection)
+fn has_projection(participants: &[Participant]) -> bool {
+    participants.iter().any(|participant| participant.kind == Integration::Projection)
 }
 
 /// Number of the finest particles that have room on half of a coarsest one, if it exceeds the mean of
 /// [`LIMIT`]. Particles for which a group has no room would sink in.
-fn many_on_one(members: &[Member]) -> Option<u32> {
-    let ranges = members.iter().map(|member| member.part.roster.radius_range());
+fn many_on_one(participants: &[Participant]) -> Option<u32> {
+    let ranges = participants.iter().map(|participant| participant.part.roster.radius_range());
     let wider = |(low, high): (f64, f64), range: (f64, f64)| (low.min(range.0), high.max(range.1));
     let (finest, coarsest) = ranges.fold((f64::INFINITY, 0.0), wider);
     let many = room_on_half(coarsest / finest);
@@ -85,7 +85,7 @@ impl Simulation {
     pub(super) fn merge(&mut self) {
         let start = Instant::now();
         let CouplingSettings { group_limit, keep_lone_contacts, .. } = self.setup.plan.coupling;
-        let [min, max] = group_limit.unwrap_or_else(|| default_limit(&self.members));
+        let [min, max] = group_limit.unwrap_or_else(|| default_limit(&self.participants));
         let (seed, step) = (self.setup.plan.seed, self.progress.steps);
         let limit = GroupLimit { min, max, keep_lone_contacts, seed, step };
         let Scratch { detected, grouped, record, .. } = &mut self.scratch;
@@ -93,20 +93,22 @@ impl Simulation {
         grouped.forest.merge(candidates, &detected.active, &limit);
         let errors = grouped.forest.merge_errors(candidates);
         record.note_errors(errors.momentum, errors.energy);
-        record.projected |= grouped.distribute(&self.members, &self.memory, &detected.marked);
+        record.projected |= grouped.distribute(&self.participants, &self.memory, &detected.marked);
         self.instruments.count(Phase::Merge, start, 0.0);
     }
 
     /// Lets the participants integrate and finds one velocity for each group.
     pub(super) fn synchronise(&mut self) -> Result<(), CoordinatorError> {
         let start = Instant::now();
-        let kinds: Vec<Integration> = self.members.iter().map(|member| member.kind).collect();
-        let sizes: Vec<u64> = self.members.iter().map(|member| member.part.roster.len()).collect();
+        let kinds: Vec<Integration> = self.participants.iter().map(|participant| participant.kind).collect();
+        let sizes: Vec<u64> =
+            self.participants.iter().map(|participant| participant.part.roster.len()).collect();
         let Scratch { grouped, velocities, record, stage, dt, .. } = &mut self.scratch;
         let candidates = &self.memory.candidates;
-        let (members, instruments, time) = (&mut self.members, &mut self.instruments, (*stage, *dt));
+        let (participants, instruments, time) =
+            (&mut self.participants, &mut self.instruments, (*stage, *dt));
         let mut connections =
-            Connections::new(&self.io, members, instruments, candidates, grouped, velocities, time);
+            Connections::new(&self.io, participants, instruments, candidates, grouped, velocities, time);
         let Connections { forest, shares, .. } = connections;
         let gravity_dt = self.setup.plan.domain.gravity * *dt;
         let stage_of_groups = Stage { kinds: &kinds, sizes: &sizes, forest, shares, gravity_dt };
@@ -133,7 +135,7 @@ impl Simulation {
     pub(super) fn activate_marked(&mut self) -> bool {
         let start = Instant::now();
         let coupling = &self.setup.plan.coupling;
-        let stages_max = match coupling.stages_max.unwrap_or_else(|| default_stages(&self.members)) {
+        let stages_max = match coupling.stages_max.unwrap_or_else(|| default_stages(&self.participants)) {
             StagesMax::Count(count) => count,
             StagesMax::Converged => coupling.converged_stages_max,
         };
