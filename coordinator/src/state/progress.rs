@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::state::clock::Clock;
 
-/// How far a run has come. `commit` advances the clock and the hash, and `end_step` counts the step. A
+/// Progress of a run. `commit` advances the clock and the hash, and `end_step` counts the step. A
 /// checkpoint holds all of it.
 pub(crate) struct Progress {
     /// Simulated time.

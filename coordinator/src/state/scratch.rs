@@ -36,7 +36,7 @@ pub(crate) struct Scratch {
     pub(crate) stage: u32,
     pub(crate) begun: Begun,
     pub(crate) detected: Detected,
-    /// What a pairwise method does.
+    /// Effect of a pairwise method.
     pub(crate) response: PairResponse,
     /// Contacts and bodies under the contact law.
     pub(crate) problem: ContactProblem,
@@ -45,7 +45,7 @@ pub(crate) struct Scratch {
     pub(crate) record: StepRecord,
 }
 
-/// What the participants told when the step began.
+/// Answers of the participants when the step began.
 #[derive(Default)]
 pub(crate) struct Begun {
     /// True if the participants were asked anew for their particles near others, so that near pairs must be

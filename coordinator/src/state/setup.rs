@@ -1,4 +1,4 @@
-//! What a run is given at its start, and its checks.
+//! Setup of a run: all that is fixed at its start, and checks of it.
 
 use amalgam_particles::{Lattice, PairFinder, Spheres};
 use amalgam_proto::contract::{Integration, Table};
@@ -28,7 +28,7 @@ pub struct Plan {
     pub probes: Vec<ProbeSettings>,
 }
 
-/// What the scene and the participants' particle tables fix. Phases read it, and none changes it.
+/// All that the scene and the participants' particle tables fix. Phases read it, and none changes it.
 pub(crate) struct Setup {
     pub(crate) plan: Plan,
     /// Order of the participants.
