@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use amalgam_coordinator::{Address, dial};
 use amalgam_network::{Access, Calls};
-use amalgam_particles::{DVec3, Horizon, ParticleId, Particles, StepEnd};
+use amalgam_particles::{ContactLookAhead, DVec3, ParticleId, Particles, StepEnd};
 use amalgam_proto::contract::{
     Batch, Begin, Call, Commit, Committed, Context, Groups, Integrate, Integrated, Interest, Next, Table,
     Wanted,
@@ -335,8 +335,11 @@ struct Caller {
     bytes: Vec<[u64; 2]>,
 }
 
-const EVERYONE: Interest =
-    Interest { wanted: Wanted::All, triangles: false, horizon: Horizon { time: 0.0, acceleration: 0.0 } };
+const EVERYONE: Interest = Interest {
+    wanted: Wanted::All,
+    triangles: false,
+    look_ahead: ContactLookAhead { time: 0.0, acceleration: 0.0 },
+};
 
 impl Caller {
     fn new(address: &str, count: usize) -> Self {

@@ -8,7 +8,7 @@ use amalgam_frames::{
 use amalgam_particles::polygon;
 use glam::DVec3;
 
-use crate::scene::{Colour, Cut, FieldColour, PictureSettings, Ramp, Scene, SolverKind};
+use crate::scene::{ClippingPlane, Colour, FieldColour, PictureSettings, Ramp, Scene, SolverKind};
 use amalgam_coordinator::{Faces, FrameField, ParticipantFrame};
 use amalgam_surfaces::Surface;
 
@@ -156,7 +156,8 @@ impl Painter {
             _ => None,
         };
         let is_kept = |t: &&[u32; 3]| {
-            let is_kept = |cut: Cut| t.iter().all(|&vertex| cut.keeps(surface.vertices[vertex as usize]));
+            let is_kept =
+                |cut: ClippingPlane| t.iter().all(|&vertex| cut.keeps(surface.vertices[vertex as usize]));
             self.settings.cut.is_none_or(is_kept)
         };
         let triangles: Vec<[u32; 3]> = surface.triangles.iter().filter(is_kept).copied().collect();
@@ -251,7 +252,7 @@ impl Painter {
 
 /// Part of the obstacles that a camera shows: the part that the cut leaves, and nothing from behind the
 /// camera.
-fn shown((corners, triangles): &Faces, camera: &Camera, cut: Option<Cut>) -> Faces {
+fn shown((corners, triangles): &Faces, camera: &Camera, cut: Option<ClippingPlane>) -> Faces {
     // Triangles that reach nearer than this are not drawn at all.
     const NEAREST: f64 = 2e-3;
     let ahead = camera.target - camera.eye;

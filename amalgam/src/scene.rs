@@ -26,7 +26,7 @@ pub(crate) use read::Reader;
 pub use document::SCENE_BYTES_MAX;
 pub use fault::{Fault, SceneError};
 pub use output::{
-    Colour, Compression, Cut, FieldColour, OutputSettings, PICTURE_SIDE_MAX, PictureSettings, Ramp,
+    ClippingPlane, Colour, Compression, FieldColour, OutputSettings, PICTURE_SIDE_MAX, PictureSettings, Ramp,
     SurfaceOutput, UsdOutput,
 };
 pub use path::{KeyPath, Segment};

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use amalgam_particles::{CellSet, DVec3, Horizon, ParticleId, random};
+use amalgam_particles::{CellSet, ContactLookAhead, DVec3, ParticleId, random};
 use amalgam_proto::contract::{
     Batch, Begin, Call, Commit, Committed, Context, Description, Frame, Groups, Integrate, Integrated,
     Integration, Interest, Next, Restore, Snapshot, Table, Wanted, vec3_to_wire,
@@ -89,7 +89,7 @@ pub(crate) fn everyone() -> Interest {
 
 /// Asks for these particles, and for contacts at this moment.
 pub(crate) fn interest(wanted: Wanted) -> Interest {
-    Interest { wanted, triangles: false, horizon: Horizon::default() }
+    Interest { wanted, triangles: false, look_ahead: ContactLookAhead::default() }
 }
 
 impl<'a> Bench<'a> {

@@ -14,9 +14,9 @@ use crate::error::CoordinatorError;
 use crate::instruments::InstrumentsState;
 use crate::instruments::clocks::Phase;
 use crate::law::WarmStart;
-use crate::member::PartState;
+use crate::participant::PartState;
 use crate::simulation::Simulation;
-use crate::state::clock::Progress;
+use crate::state::clock::ClockState;
 
 /// The state of a run between two steps.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub struct Checkpoint {
     pub steps: u64,
     /// The coordinator's own state: a map of its fields in CBOR (RFC 8949).
     pub coordinator: Vec<u8>,
-    /// States of the participants, in the order of the run's members.
+    /// States of the participants, in the run's order.
     pub participants: Vec<ParticipantCheckpoint>,
 }
 
@@ -53,7 +53,7 @@ pub struct ParticipantCheckpoint {
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct State {
-    clock: Progress,
+    clock: ClockState,
     steps: u64,
     state_hash: u64,
     wall_s: f64,
@@ -70,37 +70,37 @@ impl Simulation {
     /// A participant that is lost, breaks the contract or keeps no checkpoints.
     pub fn checkpoint(&mut self) -> Result<Checkpoint, CoordinatorError> {
         let start = Instant::now();
-        let calls = self.members.iter_mut().map(|member| member.part.connection.save());
+        let calls = self.participants.iter_mut().map(|participant| participant.part.connection.save());
         let snapshots = self.io.block_on(join_all(calls)).into_iter().collect::<Result<Vec<_>, _>>()?;
-        self.instruments.count_calls(&mut self.members, start);
+        self.instruments.count_calls(&mut self.participants, start);
         self.instruments.count(Phase::Checkpoints, start, 0.0);
         // Particles that the participants have named for the next step are not part of a checkpoint.
-        self.members.iter_mut().for_each(|member| member.part.committed.next = None);
+        self.participants.iter_mut().for_each(|participant| participant.part.committed.next = None);
         let state = State {
-            clock: self.clock.progress(),
-            steps: self.steps,
-            state_hash: self.state_hash,
-            wall_s: self.wall_s(),
-            participants: self.members.iter().map(|member| member.part.state()).collect(),
+            clock: self.progress.clock.state(),
+            steps: self.progress.steps,
+            state_hash: self.progress.state_hash,
+            wall_s: self.progress.wall_s(),
+            participants: self.participants.iter().map(|participant| participant.part.state()).collect(),
             last_impulse: self.memory.last_impulse.clone(),
             law: self.memory.warm_start.clone(),
             instruments: self.instruments.state(),
         };
         let mut coordinator = Vec::new();
         ciborium::into_writer(&state, &mut coordinator).expect("memory takes all bytes");
-        let participants = self.members.iter().zip(snapshots).map(|(member, snapshot)| {
-            let (connection, roster) = (&member.part.connection, &member.part.roster);
+        let participants = self.participants.iter().zip(snapshots).map(|(participant, snapshot)| {
+            let (connection, roster) = (&participant.part.connection, &participant.part.roster);
             ParticipantCheckpoint {
                 name: connection.name.clone(),
                 program: connection.description.name.clone(),
                 version: connection.description.version.clone(),
                 particles: roster.len(),
-                start_hash: member.start_hash,
+                start_hash: participant.start_hash,
                 state_hash: snapshot.state_hash,
                 snapshot: snapshot.bytes,
             }
         });
-        Ok(Checkpoint { steps: self.steps, coordinator, participants: participants.collect() })
+        Ok(Checkpoint { steps: self.progress.steps, coordinator, participants: participants.collect() })
     }
 
     /// Restores a checkpoint, in a run that was connected with the same plan and has taken no step.
@@ -112,17 +112,18 @@ impl Simulation {
         let read = ciborium::from_reader(&mut bytes);
         let state: State = read.map_err(|error| foreign(format!("the coordinator's state: {error}")))?;
         self.check_foreign(checkpoint, &state, bytes.len())?;
-        let calls = self.members.iter_mut().zip(&checkpoint.participants).map(|(member, saved)| {
+        let calls = self.participants.iter_mut().zip(&checkpoint.participants).map(|(participant, saved)| {
             let (particles, hash) = (saved.particles, saved.state_hash);
-            member.part.connection.restore(checkpoint.steps, particles, saved.snapshot.clone(), hash)
+            participant.part.connection.restore(checkpoint.steps, particles, saved.snapshot.clone(), hash)
         });
         self.io.block_on(join_all(calls)).into_iter().collect::<Result<(), _>>()?;
-        self.clock.go_on(state.clock);
-        (self.steps, self.state_hash, self.wall_before) = (state.steps, state.state_hash, state.wall_s);
-        for (member, state) in self.members.iter_mut().zip(state.participants) {
-            member.part.go_on(state);
+        let progress = &mut self.progress;
+        progress.clock.go_on(state.clock);
+        (progress.steps, progress.state_hash) = (state.steps, state.state_hash);
+        progress.set_wall_before(state.wall_s);
+        for (participant, state) in self.participants.iter_mut().zip(state.participants) {
+            participant.part.go_on(state);
         }
-        self.learn_limits();
         self.memory.last_impulse = state.last_impulse;
         self.memory.warm_start = state.law;
         self.instruments.go_on(state.instruments).map_err(foreign)
@@ -136,7 +137,7 @@ impl Simulation {
         bytes_left: usize,
     ) -> Result<(), CoordinatorError> {
         let names: Vec<&str> =
-            self.members.iter().map(|member| member.part.connection.name.as_str()).collect();
+            self.participants.iter().map(|participant| participant.part.connection.name.as_str()).collect();
         let saved: Vec<&str> = checkpoint.participants.iter().map(|saved| saved.name.as_str()).collect();
         if names != saved {
             return Err(foreign(format!(
@@ -145,15 +146,15 @@ impl Simulation {
                 names.join(", ")
             )));
         }
-        for (member, saved) in self.members.iter().zip(&checkpoint.participants) {
-            let description = &member.part.connection.description;
+        for (participant, saved) in self.participants.iter().zip(&checkpoint.participants) {
+            let description = &participant.part.connection.description;
             if (&saved.program, &saved.version) != (&description.name, &description.version) {
                 return Err(foreign(format!(
                     "participant {} was computed by {} {}, but now {} {} serves it: start the program of then",
                     saved.name, saved.program, saved.version, description.name, description.version
                 )));
             }
-            if saved.start_hash != member.start_hash {
+            if saved.start_hash != participant.start_hash {
                 return Err(foreign(format!(
                     "participant {} begins with other particles than it did then: put back the files that its section \
                      names",

@@ -7,7 +7,7 @@ use amalgam_particles::{DVec3, PairFinder, ParticleId, Spheres};
 use amalgam_proto::contract::Batch;
 use rayon::prelude::*;
 
-use crate::member::roster::Roster;
+use crate::participant::roster::Roster;
 
 /// The particles that may take part in contacts in a step, a column per field, sorted by (participant, id).
 #[derive(Clone, Debug, Default, PartialEq)]

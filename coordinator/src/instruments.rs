@@ -13,7 +13,7 @@ use std::time::Instant;
 use amalgam_particles::DVec3;
 
 use crate::contacts::{Candidates, Contacts};
-use crate::member::Member;
+use crate::participant::Participant;
 use clocks::{Phase, PhaseSpan, Spans};
 use energy::{EnergyAccount, UnaccountedEnergy, Works};
 use probes::{Probe, ProbeSample, ProbeState};
@@ -35,7 +35,7 @@ pub(crate) struct Instruments {
 
 /// The state of a run after a step, as instruments see it.
 pub(crate) struct View<'a> {
-    pub(crate) members: &'a [Member],
+    pub(crate) participants: &'a [Participant],
     /// Particles that may touch others', at the start of the step.
     pub(crate) candidates: &'a Candidates,
     /// Contacts at the start of the step.
@@ -113,14 +113,14 @@ impl Instruments {
     }
 
     /// Counts calls that were made at once, at `asked`, and have all been answered.
-    pub(crate) fn count_calls(&mut self, members: &mut [Member], asked: Instant) {
-        clocks::charge(members, asked, self.spans.as_mut());
+    pub(crate) fn count_calls(&mut self, participants: &mut [Participant], asked: Instant) {
+        clocks::charge(participants, asked, self.spans.as_mut());
     }
 
     /// Counts calls as [`Self::count_calls`] does, and the round trip for which the step waits.
-    pub(crate) fn count_round_trip(&mut self, members: &mut [Member], asked: Instant) {
+    pub(crate) fn count_round_trip(&mut self, participants: &mut [Participant], asked: Instant) {
         self.statistics.round_trips += 1;
-        self.count_calls(members, asked);
+        self.count_calls(participants, asked);
     }
 
     /// Counts the time since `asked` as integration in a stage.
@@ -136,7 +136,7 @@ impl Instruments {
     /// no accounted source, if it is too large.
     pub(crate) fn sample(&mut self, view: &View<'_>) -> Option<UnaccountedEnergy> {
         let [_, overlap] = probes::overlap(view.candidates, view.contacts, view.beside);
-        self.statistics.add(view.record, view.members, overlap);
+        self.statistics.add(view.record, view.participants, overlap);
         self.samples.resize_with(self.probes.len(), ProbeSample::default);
         for (probe, sample) in self.probes.iter_mut().zip(&mut self.samples) {
             probe.sample(view, self.statistics.dissipated, sample);

@@ -8,10 +8,10 @@ pub mod contacts;
 mod error;
 mod instruments;
 pub mod law;
-mod member;
 pub mod merging;
 mod obstacles;
 pub mod pairwise;
+mod participant;
 pub mod settings;
 mod simulation;
 mod state;
@@ -24,13 +24,14 @@ pub use instruments::clocks::{CallSpan, Phase, PhaseSpan, Spans, Traffic};
 pub use instruments::probes::ProbeSample;
 pub use instruments::record::StepRecord;
 pub use instruments::summary::{self, ParticipantSummary, Summary};
-pub use member::address::registry::{Registry, RegistryError};
-pub use member::address::{Address, dial};
-pub use member::connection::ParticipantPlan;
 pub use obstacles::faces::Faces;
+pub use participant::address::registry::{Registry, RegistryError};
+pub use participant::address::{Address, dial};
+pub use participant::connection::ParticipantPlan;
 pub use settings::{
     CouplingSettings, DomainSettings, Fault, Inertia, ProbeSettings, Quantity, StagesMax, Synchronise,
     TimeSettings,
 };
 pub use simulation::joining::{Joining, new_run_id};
-pub use simulation::{Cancel, FrameField, PARTICIPANTS_MAX, ParticipantFrame, Plan, Simulation};
+pub use simulation::{Cancel, FrameField, PARTICIPANTS_MAX, ParticipantFrame, Simulation};
+pub use state::setup::Plan;

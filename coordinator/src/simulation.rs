@@ -1,14 +1,13 @@
 //! A run: its connected participants, its time and its results.
 
 pub(crate) mod joining;
-mod order;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use amalgam_particles::{DVec3, Lattice, MovingSurface, PairFinder, ParticleId, Spheres, random};
-use amalgam_proto::contract::{GRIDS_MAX, Integration, Table};
+use amalgam_particles::{DVec3, Lattice, MovingSurface, ParticleId, random};
+use amalgam_proto::contract::{GRIDS_MAX, Table};
 use futures_util::future::join_all;
 
 use crate::contacts::sieve::sieves;
@@ -18,32 +17,14 @@ use crate::instruments::clocks::{Phase, Spans, Traffic};
 use crate::instruments::energy::EnergyAccount;
 use crate::instruments::probes::{Probe, ProbeSample};
 use crate::instruments::summary::{ParticipantSummary, Profile, Summary, WireSummary};
-use crate::member::connection::Connection;
-use crate::member::{Member, Part};
-use crate::obstacles::Obstacles;
-use crate::settings::{CouplingSettings, DomainSettings, ProbeSettings, TimeSettings};
+use crate::participant::connection::Connection;
+use crate::participant::{Part, Participant};
 use crate::state::clock::{Clock, Limits};
-use crate::state::problem::ContactProblem;
-use crate::state::scratch::{Memory, Scratch};
-use crate::state::surfaces::Surfaces;
-use order::Order;
-
-/// The part of a scene that the coordinator reads.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Name of the scene.
-    pub scene: String,
-    /// Seed of everything random.
-    pub seed: u64,
-    /// `[domain]`.
-    pub domain: DomainSettings,
-    /// `[time]`.
-    pub time: TimeSettings,
-    /// `[coupling]`.
-    pub coupling: CouplingSettings,
-    /// `[[probes]]`.
-    pub probes: Vec<ProbeSettings>,
-}
+use crate::state::memory::Memory;
+use crate::state::order::Order;
+use crate::state::progress::Progress;
+use crate::state::scratch::Scratch;
+use crate::state::setup::{Plan, Setup, radii};
 
 /// A flag that ends waiting for connections.
 #[derive(Clone, Debug, Default)]
@@ -70,29 +51,24 @@ impl Cancel {
 pub const PARTICIPANTS_MAX: usize = 1024;
 
 /// A running scene.
+///
+/// | field | lives for | changed by |
+/// | --- | --- | --- |
+/// | `setup` | the run | nothing |
+/// | `io`, `participants` | the run | calls and their answers: `begin`, `synchronise` or `contact`, `commit` |
+/// | `progress` | the run | `commit`, `end_step` |
+/// | `memory` | the run; a checkpoint holds only its guesses | see [`Memory`] |
+/// | `scratch` | a step | see [`Scratch`] |
+/// | `instruments` | the run | every phase, which counts its time and its calls |
 pub struct Simulation {
+    pub(crate) setup: Setup,
+    /// The thread that waits for answers does the input and output.
     pub(crate) io: tokio::runtime::Runtime,
-    pub(crate) plan: Plan,
-    pub(crate) members: Vec<Member>,
-    order: Order,
-    /// The grid of surveys.
-    pub(crate) lattice: Lattice,
-    pub(crate) surfaces: Surfaces,
-    pub(crate) obstacles: Obstacles,
-    /// Factor of alpha for the contacts of each participant.
-    pub(crate) elasticity: Vec<f64>,
-    pub(crate) limits: Limits,
-    pub(crate) clock: Clock,
-    pub(crate) steps: u64,
-    pub(crate) state_hash: u64,
+    pub(crate) participants: Vec<Participant>,
+    pub(crate) progress: Progress,
     pub(crate) memory: Memory,
     pub(crate) scratch: Scratch,
-    /// Contacts of the step under the contact law.
-    pub(crate) problem: ContactProblem,
     pub(crate) instruments: Instruments,
-    started: Instant,
-    /// Wall time before this process took the run over [s].
-    pub(crate) wall_before: f64,
 }
 
 /// A participant's particles for output, ascending by id.
@@ -126,51 +102,8 @@ pub enum FrameField {
     Vector(Vec<[f32; 3]>),
 }
 
-/// Refuses rotating bodies without the contact law or of implicit participants, and several projections.
-fn check_method(coupling: &CouplingSettings, members: &[Member]) -> Result<(), CoordinatorError> {
-    let method = coupling.method.properties();
-    let is_refused = |member: &&Member| {
-        let is_carried = method.on_surfaces && member.kind == Integration::Explicit;
-        member.part.roster.has_bodies() && !is_carried
-    };
-    if let Some(member) = members.iter().find(is_refused) {
-        return Err(CoordinatorError::Scene(format!(
-            "participant {} has bodies that turn, which need contacts with friction and an explicit solver: write \
-             method = \"contact-law\" under [coupling]",
-            member.part.connection.name
-        )));
-    }
-    let projections = members.iter().filter(|member| member.kind == Integration::Projection);
-    let projections: Vec<&str> = projections.map(|member| member.part.connection.name.as_str()).collect();
-    if let [first, second, ..] = projections[..] {
-        return Err(CoordinatorError::Scene(format!(
-            "participants {first} and {second} are both pressure projections, whose pressures would make energy where they \
-             touch: put both into one participant, or compute one of them by an explicit method"
-        )));
-    }
-    Ok(())
-}
-
-/// Refuses obstacles without the contact law, and an obstacle that has the name of a participant.
-fn check_obstacles(plan: &Plan, names: &[String]) -> Result<(), CoordinatorError> {
-    let Some(first) = plan.domain.obstacles.first() else { return Ok(()) };
-    if !plan.coupling.method.properties().on_surfaces {
-        return Err(CoordinatorError::Scene(format!(
-            "obstacle {} is for the contact law: write method = \"contact-law\" under [coupling]",
-            first.name
-        )));
-    }
-    match plan.domain.obstacles.iter().find(|obstacle| names.contains(&obstacle.name)) {
-        Some(obstacle) => Err(CoordinatorError::Scene(format!(
-            "an obstacle and a participant are both called {}: give each a name of its own",
-            obstacle.name
-        ))),
-        None => Ok(()),
-    }
-}
-
 impl Simulation {
-    /// A run of participants that are connected and initialised, in the order of the members.
+    /// A run of participants that are connected and initialised, in the run's order.
     pub(crate) fn new(
         io: tokio::runtime::Runtime,
         plan: Plan,
@@ -179,9 +112,7 @@ impl Simulation {
         tables: Vec<Table>,
     ) -> Result<Self, CoordinatorError> {
         let names: Vec<String> = connections.iter().map(|connection| connection.name.clone()).collect();
-        let elasticity =
-            connections.iter().map(|connection| f64::from(u8::from(connection.elastic))).collect();
-        check_immovable(&names, &tables)?;
+        let setup = Setup::new(plan, order, &connections, &tables)?;
         for sieve in sieves(&names, &tables) {
             tracing::warn!("{sieve}");
         }
@@ -192,59 +123,38 @@ impl Simulation {
                 grids.len()
             )));
         }
-        let obstacles = Obstacles::new(&plan.domain.obstacles).map_err(CoordinatorError::Scene)?;
-        let surfaced = names.iter().chain(plan.domain.obstacles.iter().map(|obstacle| &obstacle.name));
-        let surfaces = Surfaces::new(&plan.coupling, &surfaced.cloned().collect::<Vec<_>>(), names.len())?;
-        let radii: Vec<f64> =
-            tables.iter().flat_map(|table| table.particles.radius.iter().copied()).collect();
-        let lattice = Lattice { origin: plan.domain.min, cell_size: cell_size(radii.clone()) };
-        let radius_min = radii.into_iter().fold(f64::INFINITY, f64::min).min(f64::MAX);
-
+        let radius_min = radii(&tables).fold(f64::INFINITY, f64::min).min(f64::MAX);
+        let Plan { time, domain, probes, .. } = &setup.plan;
         let mut tracked = vec![Vec::new(); tables.len()];
-        let probes = plan
-            .probes
+        let probes = probes
             .iter()
             .map(|settings| Probe::new(settings, &names, &tables, &mut tracked))
             .collect::<Result<Vec<Probe>, CoordinatorError>>()?;
         let parts = connections.into_iter().zip(tables).zip(tracked);
-        let members: Vec<Member> = parts
-            .map(|((connection, table), tracked)| Member::new(connection, table, &grids, tracked))
+        let participants: Vec<Participant> = parts
+            .map(|((connection, table), tracked)| Participant::new(connection, table, &grids, tracked))
             .collect();
-        check_method(&plan.coupling, &members)?;
-        check_obstacles(&plan, &names)?;
-        let energy = EnergyAccount::new(&members, plan.domain.gravity, plan.time.duration);
-        let mut this = Self {
-            clock: Clock::new(plan.time.clone(), plan.domain.gravity, radius_min),
+        setup.check(&participants)?;
+        let energy = EnergyAccount::new(&participants, domain.gravity, time.duration);
+        Ok(Self {
+            progress: Progress::new(Clock::new(time.clone(), domain.gravity, radius_min)),
+            setup,
             io,
-            plan,
-            members,
-            order,
-            lattice,
-            surfaces,
-            obstacles,
-            elasticity,
-            limits: Limits { stable_dt: f64::INFINITY, radius_rate: 0.0 },
-            steps: 0,
-            state_hash: 0,
+            participants,
             memory: Memory::default(),
             scratch: Scratch::default(),
-            problem: ContactProblem::default(),
             instruments: Instruments::new(probes, energy),
-            started: Instant::now(),
-            wall_before: 0.0,
-        };
-        this.learn_limits();
-        Ok(this)
+        })
     }
 
-    /// Takes over the participants' limits on the length of the next step.
-    pub(crate) fn learn_limits(&mut self) {
-        let parts = || self.members.iter().map(|member| &member.part);
+    /// The participants' limits on the length of the next step.
+    pub(crate) fn limits(&self) -> Limits {
+        let parts = || self.participants.iter().map(|participant| &participant.part);
         let rates = parts().map(|part| part.committed.totals.radius_rate_max);
-        self.limits = Limits {
+        Limits {
             stable_dt: parts().map(|part| part.stable_dt).fold(f64::INFINITY, f64::min),
             radius_rate: rates.fold(0.0, f64::max),
-        };
+        }
     }
 
     /// Masses [kg] of particles of a participant, by its index in the scene; infinite for immovable
@@ -255,39 +165,34 @@ impl Simulation {
     pub fn masses(&self, participant: usize, ids: &[u64]) -> Vec<f64> {
         let ids: Vec<ParticleId> = ids.iter().copied().map(ParticleId).collect();
         let mut masses = Vec::new();
-        self.members[self.order.member(participant)].part.roster.masses(&ids, &mut masses);
+        self.participants[self.setup.order.in_run(participant)].part.roster.masses(&ids, &mut masses);
         masses
-    }
-
-    /// Wall time of the run [s].
-    pub(crate) fn wall_s(&self) -> f64 {
-        self.wall_before + self.started.elapsed().as_secs_f64()
     }
 
     /// Simulated time [s].
     pub fn time(&self) -> f64 {
-        self.clock.time()
+        self.progress.clock.time()
     }
 
     /// Steps taken.
     pub fn steps(&self) -> u64 {
-        self.steps
+        self.progress.steps
     }
 
     /// Longest next step that participants and speeds allow now [s].
     pub fn next_dt(&self) -> f64 {
-        self.clock.next_dt(self.limits)
+        self.progress.clock.next_dt(self.limits())
     }
 
     /// True if the scene's duration has passed.
     pub fn is_finished(&self) -> bool {
-        self.clock.is_finished()
+        self.progress.clock.is_finished()
     }
 
     /// Names, programs and particle counts.
     pub fn participants(&self) -> Vec<ParticipantSummary> {
-        let summary = |member: &Member| {
-            let Part { connection, committed, solver_s, waited_s, .. } = &member.part;
+        let summary = |participant: &Participant| {
+            let Part { connection, committed, solver_s, waited_s, .. } = &participant.part;
             ParticipantSummary {
                 name: connection.name.clone(),
                 solver: connection.description.name.clone(),
@@ -299,7 +204,7 @@ impl Simulation {
                 bytes_in: connection.wire.received,
             }
         };
-        self.order.of_scene(&self.members).map(summary).collect()
+        self.setup.order.of_scene(&self.participants).map(summary).collect()
     }
 
     /// All particles with their fields, for output.
@@ -320,23 +225,23 @@ impl Simulation {
         wanted: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<ParticipantFrame>, CoordinatorError> {
         let start = Instant::now();
-        let calls = self.members.iter_mut().map(|member| {
-            let connection = &mut member.part.connection;
+        let calls = self.participants.iter_mut().map(|participant| {
+            let connection = &mut participant.part.connection;
             let wanted = wanted(&connection.name);
             connection.frame(wanted)
         });
         let frames = self.io.block_on(join_all(calls)).into_iter().collect::<Result<Vec<_>, _>>()?;
-        self.instruments.count_calls(&mut self.members, start);
+        self.instruments.count_calls(&mut self.participants, start);
         let mut result = Vec::new();
-        for (member, frame) in self.members.iter().zip(frames) {
+        for (participant, frame) in self.participants.iter().zip(frames) {
             let index = |id: ParticleId| frame.id.binary_search(&id).map(|at| at as u32);
             // A triangle disappears with the first of its particles that dies.
-            let triangles = member.triangles.iter().filter_map(|t| {
+            let triangles = participant.triangles.iter().filter_map(|t| {
                 let [a, b, c] = t.map(index);
                 Some([a.ok()?, b.ok()?, c.ok()?])
             });
             result.push(ParticipantFrame {
-                name: member.part.connection.name.clone(),
+                name: participant.part.connection.name.clone(),
                 triangles: triangles.collect(),
                 surface: frame.surface,
                 id: frame.id.iter().map(|id| id.0).collect(),
@@ -358,7 +263,7 @@ impl Simulation {
             });
         }
         self.instruments.count(Phase::Frames, start, 0.0);
-        Ok(self.order.scene_order(result))
+        Ok(self.setup.order.scene_order(result))
     }
 
     /// Counts the time since `start` for a phase outside of the coordinator, such as files.
@@ -368,7 +273,7 @@ impl Simulation {
 
     /// Subtracts `seconds`, in which the run was held, from its wall time.
     pub fn leave_out(&mut self, seconds: f64) {
-        self.wall_before -= seconds;
+        self.progress.leave_out(seconds);
     }
 
     /// Keeps phases and calls from now on, for [`Self::take_spans`].
@@ -379,7 +284,10 @@ impl Simulation {
     /// The phases and calls since the last call of this function; none without [`Self::observe`].
     pub fn take_spans(&mut self) -> Spans {
         let mut spans = self.instruments.take_spans();
-        spans.calls.iter_mut().for_each(|call| call.participant = self.order.participant(call.participant));
+        spans
+            .calls
+            .iter_mut()
+            .for_each(|call| call.participant = self.setup.order.in_scene(call.participant));
         spans
     }
 
@@ -390,8 +298,8 @@ impl Simulation {
 
     /// Time and bytes of each participant, in the scene's order.
     pub fn traffic(&self) -> impl Iterator<Item = Traffic<'_>> {
-        self.order.of_scene(&self.members).map(|member| {
-            let Part { connection, solver_s, waited_s, .. } = &member.part;
+        self.setup.order.of_scene(&self.participants).map(|participant| {
+            let Part { connection, solver_s, waited_s, .. } = &participant.part;
             let (bytes_out, bytes_in) = (connection.wire.out, connection.wire.received);
             let (solver_s, waited_s) = (*solver_s, *waited_s);
             Traffic { name: &connection.name, waited_s, solver_s, bytes_out, bytes_in }
@@ -406,15 +314,15 @@ impl Simulation {
     /// The run so far, as `summary.json` has it.
     pub fn summary(&self) -> Summary {
         let statistics = &self.instruments.statistics;
-        let wire = self.members.iter().map(|member| member.part.connection.wire);
-        let names = self.members.iter().map(|member| member.part.connection.name.clone());
+        let wire = self.participants.iter().map(|participant| participant.part.connection.wire);
+        let names = self.participants.iter().map(|participant| participant.part.connection.name.clone());
         let mut energy = self.instruments.energy.summary(names);
-        energy.participants = self.order.scene_order(energy.participants);
+        energy.participants = self.setup.order.scene_order(energy.participants);
         Summary {
-            scene: self.plan.scene.clone(),
-            steps: self.steps,
-            simulated_s: self.clock.time(),
-            wall_s: self.wall_s(),
+            scene: self.setup.plan.scene.clone(),
+            steps: self.progress.steps,
+            simulated_s: self.progress.clock.time(),
+            wall_s: self.progress.wall_s(),
             participants: self.participants(),
             phases_s: self.instruments.profile.clone(),
             stages: statistics.stages(),
@@ -423,14 +331,14 @@ impl Simulation {
                 bytes_out: wire.clone().map(|w| w.out).sum(),
                 bytes_in: wire.clone().map(|w| w.received).sum(),
                 occupancy_bytes_mean: wire.map(|w| w.occupancy).sum::<u64>() as f64
-                    / self.steps.max(1) as f64,
+                    / self.progress.steps.max(1) as f64,
                 round_trips_mean: statistics.round_trips_mean(),
             },
             coupling: statistics.coupling(),
             energy,
             speed_max: statistics.speed_max(),
             probes: self.instruments.extremes(),
-            state_hash: format!("{:016x}", self.state_hash),
+            state_hash: format!("{:016x}", self.progress.state_hash),
         }
     }
 
@@ -440,7 +348,7 @@ impl Simulation {
     /// # Errors
     /// The error of the first participant that does not answer.
     pub fn finish(mut self) -> Result<(), CoordinatorError> {
-        let calls = self.members.iter_mut().map(|member| member.part.connection.shutdown());
+        let calls = self.participants.iter_mut().map(|participant| participant.part.connection.shutdown());
         self.io.block_on(join_all(calls)).into_iter().collect()
     }
 }
@@ -448,49 +356,4 @@ impl Simulation {
 /// Joins the participants' hashes, in order, into one.
 pub(crate) fn joint_hash(hashes: impl Iterator<Item = u64>) -> u64 {
     hashes.fold(0, |joint, hash| random::mix(joint ^ hash))
-}
-
-/// Edge of the cells of surveys [m]: four times the median radius, but so large that no particle spans more
-/// than 17 cells.
-fn cell_size(mut radii: Vec<f64>) -> f64 {
-    if radii.is_empty() {
-        return 1.0;
-    }
-    let middle = radii.len() / 2;
-    let median = *radii.select_nth_unstable_by(middle, f64::total_cmp).1;
-    let largest = radii.iter().copied().fold(0.0, f64::max);
-    (4.0 * median).max(largest / 8.0)
-}
-
-/// Refuses immovable particles of different participants that overlap, since they can never be parted. Each
-/// participant checks its own particles itself.
-fn check_immovable(names: &[String], tables: &[Table]) -> Result<(), CoordinatorError> {
-    let (mut class, mut place) = (Vec::new(), Vec::new());
-    let (mut position, mut radius) = (Vec::new(), Vec::new());
-    for (k, Table { particles, .. }) in tables.iter().enumerate() {
-        for i in (0..particles.len()).filter(|&i| particles.immovable[i]) {
-            class.push(k as u16);
-            place.push(i);
-            position.push(particles.position[i]);
-            radius.push(particles.radius[i]);
-        }
-    }
-    let spheres = Spheres { position: &position, radius: &radius, class: Some(&class) };
-    match PairFinder::new().find(spheres, |_, _| true).first() {
-        None => Ok(()),
-        Some(&(i, j)) => {
-            let (i, j) = (i as usize, j as usize);
-            let name = |i: usize| names[usize::from(class[i])].clone();
-            let id = |i: usize| tables[usize::from(class[i])].particles.id[place[i]].0;
-            Err(CoordinatorError::ImmovableOverlap {
-                participant_a: name(i),
-                a: id(i),
-                participant_b: name(j),
-                b: id(j),
-                distance: position[i].distance(position[j]),
-                radius_a: radius[i],
-                radius_b: radius[j],
-            })
-        }
-    }
 }

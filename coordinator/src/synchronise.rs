@@ -29,6 +29,17 @@ const DIVERGED: f64 = 1e4;
 /// has not brought the participants nearer to each other, and the step is halved.
 const DISAGREEMENT_MAX: f64 = 1.0;
 
+/// The forcing term of the next answers, from the disagreements d_n of the last repetition, `disagreement`,
+/// and d_(n-1) of the one before.
+///
+/// If the disagreement falls by the same factor again, it becomes d_n^2 / d_(n-1). If this is within the
+/// tolerance, the next repetition may be the last, and its answers must be exact. Otherwise other answers will
+/// follow, and these need not be exact.
+pub(crate) fn next_forcing(disagreement: f64, before: f64, tolerance: f64) -> f64 {
+    let expected = disagreement * disagreement / before;
+    if expected <= tolerance { 0.0 } else { FORCING }
+}
+
 /// Groups of a stage in which one participant has particles.
 #[derive(Clone, Debug, Default)]
 pub struct Share {
@@ -383,10 +394,7 @@ impl Stage<'_> {
             if repetition == 1 {
                 first = whole(state);
             }
-            // If the disagreement d falls by the same factor again, it becomes d_n^2 / d_(n-1). If this is
-            // within the tolerance, the next repetition may be the last, and its answers must be exact.
-            let expected = disagreement * disagreement / before;
-            forcing = if expected <= settings.coupling_tolerance { 0.0 } else { FORCING };
+            forcing = next_forcing(disagreement, before, settings.coupling_tolerance);
             before = disagreement;
             point = newton.next(&point, &answer);
             let grown = norm(&point).max(scale);

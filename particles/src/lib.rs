@@ -4,10 +4,10 @@
 
 mod body;
 mod cells;
+mod contact_look_ahead;
 mod fields;
 mod grid;
 mod groups;
-mod horizon;
 mod id;
 pub mod lanes;
 mod pairs;
@@ -20,6 +20,7 @@ pub mod text;
 
 pub use body::Body;
 pub use cells::{CellMask, CellSet, Lattice, Reach};
+pub use contact_look_ahead::ContactLookAhead;
 pub use fields::{
     MASS_RANGE, MASS_RULE, MOMENTUM_LIMIT, Particles, ParticlesError, RADIUS_RANGE, RADIUS_RULE, SPEED_LIMIT,
     is_mass, is_radius,
@@ -27,7 +28,6 @@ pub use fields::{
 pub use glam::{DMat3, DVec3};
 pub use grid::{CellGrid, POSITION_LIMIT, counting_sort};
 pub use groups::{GroupMap, NO_GROUP, StepEnd};
-pub use horizon::Horizon;
 pub use id::ParticleId;
 pub use pairs::{PairFinder, Spheres};
 pub use surface::moving::MovingSurface;

@@ -1,7 +1,7 @@
 //! The calls of the contract as plain values.
 
 use amalgam_particles::{
-    Body, CellSet, DMat3, DVec3, Horizon, Lattice, MovingSurface, ParticleId, Particles,
+    Body, CellSet, ContactLookAhead, DMat3, DVec3, Lattice, MovingSurface, ParticleId, Particles,
 };
 
 use crate::columns::room::{Known, Room};
@@ -140,7 +140,7 @@ pub struct Interest {
     /// True if all corners of triangles with a wanted corner are wanted too.
     pub triangles: bool,
     /// Time ahead for which pairs of own particles count as contacts.
-    pub horizon: Horizon,
+    pub look_ahead: ContactLookAhead,
 }
 
 /// Starts a step.
@@ -161,8 +161,8 @@ pub struct Batch {
     pub position: Vec<DVec3>,
     /// Velocities [m/s].
     pub velocity: Vec<DVec3>,
-    /// Pairs of these particles that intersect, or may within the horizon, and may collide: places `[i, j]`
-    /// in the columns, `i < j`, ascending.
+    /// Pairs of these particles that intersect, or may within the look-ahead time, and may collide: places
+    /// `[i, j]` in the columns, `i < j`, ascending.
     pub contacts: Vec<[u32; 2]>,
 }
 

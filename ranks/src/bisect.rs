@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::{
-    cut::{Cell, Cut, Plane, Region, SPACE, ranks_below, split},
+    decomposition::{Cell, Decomposition, Plane, Region, SPACE, ranks_below, split},
     ranks::Ranks,
 };
 
@@ -22,7 +22,7 @@ const TASK: usize = 1 << 15;
 
 /// A region that is still to be cut among `ranks` ranks.
 struct Node {
-    /// Index of its plane in [`Cut`].
+    /// Index of its plane in [`Decomposition`].
     at: usize,
     ranks: usize,
     region: Region,
@@ -45,7 +45,7 @@ struct Search {
     above: Option<i64>,
 }
 
-impl Cut {
+impl Decomposition {
     /// Cuts space so that each rank has about the same cost. Collective, and the same on all ranks.
     ///
     /// `cells` is the cell of each of `count` particles of this rank. `weight` is the cost of one on this

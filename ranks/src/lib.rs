@@ -8,7 +8,7 @@
 mod alone;
 mod backend;
 mod bisect;
-mod cut;
+mod decomposition;
 mod exact;
 mod message;
 mod moves;
@@ -18,7 +18,7 @@ mod ranks;
 mod threads;
 
 pub use crate::{
-    cut::{Cell, Cut},
+    decomposition::{Cell, Decomposition},
     exact::ExactSum,
     moves::Moves,
     ranks::{Ranks, Sent},

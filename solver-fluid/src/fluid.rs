@@ -32,7 +32,7 @@ pub struct Basics {
 
 /// Division of a step into sub-steps.
 #[derive(Clone, Copy, Debug)]
-pub struct Cut {
+pub struct Substeps {
     /// Number of sub-steps.
     pub substeps: u32,
     /// Length of a sub-step [s].
@@ -102,7 +102,7 @@ pub trait FluidMethod: Send + Sync + Sized + 'static {
         &mut self,
         particles: &Particles,
         tentative: &mut Tentative,
-        stage: (&Request<'_>, Cut),
+        stage: (&Request<'_>, Substeps),
         answer: &mut Answer,
     ) -> Result<(), SolverError>;
 
@@ -210,7 +210,7 @@ impl<M: FluidMethod> Fluid<M> {
     }
 
     /// Divides a step of `dt` [s] into sub-steps.
-    fn cut(&self, dt: f64) -> Result<Cut, SolverError> {
+    fn cut(&self, dt: f64) -> Result<Substeps, SolverError> {
         let stable = self.stable_substep;
         let substeps = M::substeps(dt / stable).ceil().max(1.0);
         if substeps > f64::from(SUBSTEPS_MAX) {
@@ -219,7 +219,7 @@ impl<M: FluidMethod> Fluid<M> {
                 M::TOO_MANY_SUBSTEPS
             )));
         }
-        Ok(Cut { substeps: substeps as u32, dt: dt / substeps, stable })
+        Ok(Substeps { substeps: substeps as u32, dt: dt / substeps, stable })
     }
 
     /// Removes and appends particles at the end of a step of `dt` [s]. Returns the particles that were born

@@ -18,7 +18,7 @@ mod sums;
 
 pub use alone::{Alone, AloneGroups};
 pub use amalgam_network::{Gate, Listen, Listening, Role, SecurityOptions, listen};
-pub use amalgam_ranks::{Cell, Cut, ExactSum, Moves, Ranks, Sent};
+pub use amalgam_ranks::{Cell, Decomposition, ExactSum, Moves, Ranks, Sent};
 pub use error::SolverError;
 pub use force::drag::DragSettings;
 pub use force::fields::Fields;

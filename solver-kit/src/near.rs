@@ -138,7 +138,7 @@ impl NearParticles {
         if corners {
             self.add_corners(particles.len(), ids, &mut wanted);
         }
-        let own = self.own_contacts.as_mut().map_or(&[][..], |own| own.update(solver, interest.horizon));
+        let own = self.own_contacts.as_mut().map_or(&[][..], |own| own.update(solver, interest.look_ahead));
         if !own.is_empty() {
             // Ghosts are behind own particles; the ranks that own them report them.
             wanted.extend(own.iter().flat_map(|&(i, j)| [i, j]).filter(|&i| i < count));

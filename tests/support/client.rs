@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use amalgam_particles::{CellSet, DVec3, Horizon, Lattice};
+use amalgam_particles::{CellSet, ContactLookAhead, DVec3, Lattice};
 use amalgam_proto::contract::{
     Batch, Begin, Call, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Interest, Survey,
     Surveyed, Table, Wanted,
@@ -55,8 +55,11 @@ pub(crate) fn put<T: NoUninit>(columns: &mut Vec<v1::Column>, name: &str, values
 }
 
 /// All particles.
-pub(crate) const EVERYONE: Interest =
-    Interest { wanted: Wanted::All, triangles: false, horizon: Horizon { time: 0.0, acceleration: 0.0 } };
+pub(crate) const EVERYONE: Interest = Interest {
+    wanted: Wanted::All,
+    triangles: false,
+    look_ahead: ContactLookAhead { time: 0.0, acceleration: 0.0 },
+};
 
 /// A caller of a service.
 pub(crate) struct Client {

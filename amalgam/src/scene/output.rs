@@ -113,7 +113,7 @@ pub struct PictureSettings {
     pub field_of_view: f64,
     /// Leaves out everything beyond a plane, as in `{ point = [0, 0, 0], normal = [0, -1, 0] }`, on the
     /// side that the normal points to.
-    pub cut: Option<Cut>,
+    pub cut: Option<ClippingPlane>,
     /// Colour of each participant, by name. Default: by solver.
     pub colours: BTreeMap<String, Colour>,
 }
@@ -135,17 +135,17 @@ impl Default for PictureSettings {
     }
 }
 
-/// A plane, beyond which nothing is drawn.
+/// A clipping plane: nothing is drawn beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Cut {
+pub struct ClippingPlane {
     /// A point of the plane [m].
     pub point: DVec3,
     /// Direction from the plane to the side that is not drawn; of any length.
     pub normal: DVec3,
 }
 
-impl Cut {
+impl ClippingPlane {
     /// True if an object at `position` [m] is drawn.
     pub fn keeps(&self, position: DVec3) -> bool {
         (position - self.point).dot(self.normal) <= 0.0

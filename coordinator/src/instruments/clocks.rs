@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use crate::member::Member;
+use crate::participant::Participant;
 
 /// A phase of a step, or what is done between steps, as wall time is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,13 +107,13 @@ pub struct Traffic<'a> {
 
 /// Charges the time since `asked` to the participants that were asked then. Each moment is charged in equal
 /// parts to the participants whose answers were still missing. Adds the calls to `spans`.
-pub(super) fn charge(members: &mut [Member], asked: Instant, spans: Option<&mut Spans>) {
-    let mut calls: Vec<CallSpan> = Vec::with_capacity(members.len());
-    for (participant, member) in members.iter_mut().enumerate() {
-        if let Some(answer) = member.part.connection.take_answer() {
+pub(super) fn charge(participants: &mut [Participant], asked: Instant, spans: Option<&mut Spans>) {
+    let mut calls: Vec<CallSpan> = Vec::with_capacity(participants.len());
+    for (k, participant) in participants.iter_mut().enumerate() {
+        if let Some(answer) = participant.part.connection.take_answer() {
             let (call, answered) = (answer.call, answer.at);
             let (bytes_out, bytes_in) = (answer.bytes_out, answer.bytes_in);
-            calls.push(CallSpan { participant, call, asked, answered, bytes_out, bytes_in });
+            calls.push(CallSpan { participant: k, call, asked, answered, bytes_out, bytes_in });
         }
     }
     let answered: Vec<(usize, f64)> = calls
@@ -121,7 +121,7 @@ pub(super) fn charge(members: &mut [Member], asked: Instant, spans: Option<&mut 
         .map(|call| (call.participant, call.answered.saturating_duration_since(asked).as_secs_f64()))
         .collect();
     for (participant, seconds) in shares(answered) {
-        members[participant].part.waited_s += seconds;
+        participants[participant].part.waited_s += seconds;
     }
     if let Some(spans) = spans {
         spans.calls.append(&mut calls);

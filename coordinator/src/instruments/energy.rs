@@ -9,7 +9,7 @@ use amalgam_particles::DVec3;
 use serde::{Deserialize, Serialize};
 
 use super::View;
-use crate::member::Member;
+use crate::participant::Participant;
 
 /// Part of the energy in play that may come from no accounted source before a run ends.
 ///
@@ -136,13 +136,13 @@ impl EnergyAccount {
     ///
     /// Motion that no frame could show counts as none: gravity shifts a particle by its radius r, or the
     /// particle moves by r in the duration T. Its energy is the sum of m (g r + (r/T)^2 / 2).
-    pub(crate) fn new(members: &[Member], gravity: DVec3, duration: f64) -> Self {
-        let part = |member: &Member| {
+    pub(crate) fn new(participants: &[Participant], gravity: DVec3, duration: f64) -> Self {
+        let part = |participant: &Participant| {
             let crawl = |radius: f64| 0.5 * (radius / duration).powi(2);
             let of = |mass: f64, radius: f64| mass * (gravity.length() * radius + crawl(radius));
-            PartAccount { unresolved: member.part.roster.sum_movable(of), ..PartAccount::default() }
+            PartAccount { unresolved: participant.part.roster.sum_movable(of), ..PartAccount::default() }
         };
-        Self { parts: members.iter().map(part).collect(), ..Self::default() }
+        Self { parts: participants.iter().map(part).collect(), ..Self::default() }
     }
 
     /// Goes on from a checkpoint. Without an account in the checkpoint, the account begins anew.
@@ -155,8 +155,8 @@ impl EnergyAccount {
     /// Adds a step. Returns energy from no accounted source once it is too large a part of the energy in
     /// play.
     pub(crate) fn add(&mut self, view: &View<'_>) -> Option<UnaccountedEnergy> {
-        for (k, (part, member)) in self.parts.iter_mut().zip(view.members).enumerate() {
-            let answer = &member.part.committed;
+        for (k, (part, participant)) in self.parts.iter_mut().zip(view.participants).enumerate() {
+            let answer = &participant.part.committed;
             part.kinetic = answer.totals.kinetic_energy;
             let before = part.stored;
             part.stored = answer.potential_energies.iter().map(|energy| energy.1).sum();
@@ -170,7 +170,7 @@ impl EnergyAccount {
             part.given += answer.given;
             // The coordinator does not learn the rotation of bodies from single particles: all change counts
             // as work of contacts.
-            match member.part.roster.has_bodies() {
+            match participant.part.roster.has_bodies() {
                 true => part.by_contacts += part.balance(),
                 false => part.by_contacts += view.works.by_contacts.get(k).copied().unwrap_or(0.0),
             }
@@ -178,7 +178,11 @@ impl EnergyAccount {
         if self.begun {
             self.by_scripts += view.works.by_scripts;
         }
-        self.judge(view.members.iter().all(|member| !member.part.committed.potential_energies.is_empty()))
+        self.judge(
+            view.participants
+                .iter()
+                .all(|participant| !participant.part.committed.potential_energies.is_empty()),
+        )
     }
 
     /// Compares the energy, less all that was given, with its least value so far. `is_whole` says that all

@@ -169,7 +169,7 @@ impl Probe {
     }
 
     fn read(&mut self, view: &View<'_>, dissipated: f64) -> Vec<f64> {
-        let answers = || view.members.iter().map(|member| &member.part.committed);
+        let answers = || view.participants.iter().map(|participant| &participant.part.committed);
         let of = |who: Option<usize>| {
             let answers = answers().enumerate();
             answers.filter(move |(k, _)| who.is_none_or(|who| who == *k)).map(|(_, answer)| &answer.totals)
@@ -186,7 +186,7 @@ impl Probe {
             }
             What::Speed(who) => vec![of(*who).map(|totals| totals.speed_max).fold(0.0, f64::max)],
             What::Displacement { participant, id, from } => {
-                let part = &view.members[*participant].part;
+                let part = &view.participants[*participant].part;
                 let at = part.tracked.binary_search(id);
                 let now = at.ok().and_then(|at| part.committed.track_position.get(at));
                 now.map_or(vec![f64::NAN; 3], |&now| (now - *from).to_array().to_vec())

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::clocks::Phase;
 pub use super::energy::{EnergySummary, ParticipantEnergy};
 use crate::instruments::record::StepRecord;
-use crate::member::Member;
+use crate::participant::Participant;
 
 /// A run so far.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -207,7 +207,7 @@ impl Statistics {
     }
 
     /// Adds a step, in which particles overlapped by at most `overlap` of the smaller radius.
-    pub(crate) fn add(&mut self, record: &StepRecord, members: &[Member], overlap: f64) {
+    pub(crate) fn add(&mut self, record: &StepRecord, participants: &[Participant], overlap: f64) {
         self.overlap = self.overlap.max(overlap);
         self.steps += 1;
         self.stages += u64::from(record.stages);
@@ -229,9 +229,9 @@ impl Statistics {
         self.projected += u64::from(record.projected);
         self.retried += u64::from(record.retries > 0);
         self.dissipated += record.dissipated;
-        self.speed_max = members
+        self.speed_max = participants
             .iter()
-            .map(|member| member.part.committed.totals.speed_max)
+            .map(|participant| participant.part.committed.totals.speed_max)
             .fold(self.speed_max, f64::max);
     }
 

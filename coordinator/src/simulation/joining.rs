@@ -6,9 +6,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use futures_util::future::{join_all, try_join_all};
 
 use crate::error::CoordinatorError;
-use crate::member::connection::{Connection, ParticipantPlan};
-use crate::simulation::order::Order;
-use crate::simulation::{Cancel, PARTICIPANTS_MAX, Plan, Simulation};
+use crate::participant::connection::{Connection, ParticipantPlan};
+use crate::simulation::{Cancel, PARTICIPANTS_MAX, Simulation};
+use crate::state::order::Order;
+use crate::state::setup::Plan;
 
 /// Time between two attempts to reach a service that is waited for.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -72,7 +73,7 @@ impl Simulation {
             .map_err(CoordinatorError::Runtime)?;
         let names: Vec<&str> = participants.iter().map(|participant| participant.name.as_str()).collect();
         let order = Order::new(&names, plan.coupling.method.properties().orders_by_name);
-        let participants = order.of_members(participants);
+        let participants = order.of_run(participants);
         let deadline = Duration::from_secs_f64(plan.coupling.step_deadline);
         let (connected, tables) = io.block_on(async {
             let work = async {

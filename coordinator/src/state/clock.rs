@@ -30,10 +30,10 @@ pub(crate) struct Limits {
     pub(crate) radius_rate: f64,
 }
 
-/// Progress of a run.
+/// Time of a run, for a checkpoint.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Progress {
+pub(crate) struct ClockState {
     time: f64,
     frame: u64,
 }
@@ -44,13 +44,13 @@ impl Clock {
         Self { settings, frames, gravity, radius_min, time: 0.0, frame: 0, frame_due: true }
     }
 
-    /// Progress of the run, for a checkpoint.
-    pub(crate) fn progress(&self) -> Progress {
-        Progress { time: self.time, frame: self.frame }
+    /// State for a checkpoint.
+    pub(crate) fn state(&self) -> ClockState {
+        ClockState { time: self.time, frame: self.frame }
     }
 
     /// Goes on from a checkpoint.
-    pub(crate) fn go_on(&mut self, Progress { time, frame }: Progress) {
+    pub(crate) fn go_on(&mut self, ClockState { time, frame }: ClockState) {
         (self.time, self.frame) = (time, frame);
     }
 

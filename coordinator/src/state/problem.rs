@@ -10,8 +10,8 @@ use crate::contacts::Candidates;
 use crate::law::bodies::{Bodies, InverseInertia, Motion};
 use crate::law::contact::{Contact, Plane, Sphere, outruns};
 use crate::law::{ContactLaw, LawStatistics, Step, WarmStart};
-use crate::member::Member;
 use crate::obstacles::{Beside, Obstacles};
+use crate::participant::Participant;
 
 /// The contacts of a step, the bodies that have them, and the solver of their impulses. It is working storage
 /// and may be replaced by a new one before any step.
@@ -41,6 +41,8 @@ pub(crate) struct ContactProblem {
     touching: Vec<Touching>,
     /// Candidates in `touching`, with their gaps [m].
     beside: Vec<(u32, f64)>,
+    /// Pairs of the participants' own particles that may touch in the step.
+    pub(crate) own: Vec<(u32, u32)>,
     /// Speed with which each candidate's contacts are sought [m/s].
     pub(crate) speed: Vec<f64>,
 }
@@ -117,7 +119,12 @@ impl ContactProblem {
 
     /// Lists the bodies of the candidates in `pairs` and beside obstacles. A candidate is a body without spin
     /// unless its participant has bodies.
-    pub(crate) fn list_bodies(&mut self, candidates: &Candidates, pairs: &[(u32, u32)], parts: &[Member]) {
+    pub(crate) fn list_bodies(
+        &mut self,
+        candidates: &Candidates,
+        pairs: &[(u32, u32)],
+        participants: &[Participant],
+    ) {
         self.pairs.clear();
         self.pairs.extend_from_slice(pairs);
         self.body_of.clear();
@@ -126,7 +133,7 @@ impl ContactProblem {
         pairs.iter().flat_map(|&(i, j)| [i, j]).chain(touching).for_each(|i| self.body_of[i as usize] = 0);
         let near = (0..candidates.len() as u32).filter(|&i| self.body_of[i as usize] == 0);
         let (movable, immovable): (Vec<u32>, Vec<u32>) = near.partition(|&i| !candidates.is_immovable(i));
-        self.number_bodies(candidates, movable, parts);
+        self.number_bodies(candidates, movable, participants);
         self.bodies.clear();
         self.centre.clear();
         self.before.clear();
@@ -142,12 +149,12 @@ impl ContactProblem {
     }
 
     /// Sorts movable candidates into bodies.
-    fn number_bodies(&mut self, candidates: &Candidates, movable: Vec<u32>, parts: &[Member]) {
+    fn number_bodies(&mut self, candidates: &Candidates, movable: Vec<u32>, participants: &[Participant]) {
         let mut named = HashMap::new();
         let mut sizes: Vec<u32> = Vec::new();
         for &i in &movable {
             let participant = candidates.participant[i as usize];
-            let roster = &parts[usize::from(participant)].part.roster;
+            let roster = &participants[usize::from(participant)].part.roster;
             let new = sizes.len() as u32;
             let body = match roster.has_bodies() {
                 true => *named.entry((participant, roster.body(candidates.id[i as usize]))).or_insert(new),

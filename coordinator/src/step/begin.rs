@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use amalgam_particles::{CellSet, Horizon};
+use amalgam_particles::{CellSet, ContactLookAhead};
 use amalgam_proto::contract::{Batch, Begin, Interest, Next, Survey, Wanted};
 use futures_util::future::join_all;
 
@@ -11,10 +11,10 @@ use super::exchange::first_error;
 use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
 use crate::law::contact::reach;
-use crate::member::Part;
-use crate::member::roster::Roster;
+use crate::participant::Part;
+use crate::participant::roster::Roster;
 use crate::simulation::Simulation;
-use crate::state::scratch::Memory;
+use crate::state::memory::Memory;
 
 /// Near pairs are found with radii larger by this part, on average over the two fastest participants. The
 /// list serves until the particles have moved as far. A larger margin costs more in each step, a smaller one
@@ -30,7 +30,7 @@ const REACH_RESERVE: f64 = 2.0;
 
 /// Number of steps ahead for which participants look for contacts among their own particles. The next step
 /// may be a little longer than the current one.
-const HORIZON_RESERVE: f64 = 1.25;
+const LOOK_AHEAD_RESERVE: f64 = 1.25;
 
 /// Largest reach to which the reserve may lead [radii]. A longer list costs more than frequent listing.
 const REACH_RESERVED_MAX: f64 = 2.0;
@@ -40,10 +40,10 @@ impl Simulation {
     pub(super) fn begin(&mut self) -> Result<(), CoordinatorError> {
         let start = Instant::now();
         let reaches = self.reaches();
-        let begun = self.members.iter_mut().map(|member| member.part.committed.next.take());
+        let begun = self.participants.iter_mut().map(|participant| participant.part.committed.next.take());
         let batches = match begun.collect() {
             Some(batches) if self.reaches_far_enough(&reaches) && !self.has_released() => {
-                self.scratch.listed = false;
+                self.scratch.begun.listed = false;
                 batches
             }
             // A particle has moved too far for the list or may do so in this step, or an immovable particle
@@ -53,7 +53,7 @@ impl Simulation {
                     .iter()
                     .map(|&reach| reach.max((REACH_RESERVE * reach).min(REACH_RESERVED_MAX)))
                     .collect();
-                self.scratch.listed = true;
+                self.scratch.begun.listed = true;
                 self.look_ahead();
                 self.survey()?
             }
@@ -65,50 +65,52 @@ impl Simulation {
 
     /// True if the particles that were asked for cover this step.
     fn reaches_far_enough(&self, reaches: &[f64]) -> bool {
-        let looks_ahead = self.plan.coupling.method.properties().looks_ahead;
+        let looks_ahead = self.setup.plan.coupling.method.properties().looks_ahead;
         self.memory.reach.iter().zip(reaches).all(|(listed, now)| now <= listed)
-            && (!looks_ahead || self.scratch.dt <= self.memory.horizon)
+            && (!looks_ahead || self.scratch.dt <= self.memory.look_ahead)
     }
 
     /// True if a particle was immovable in the last step and no longer is.
     fn has_released(&self) -> bool {
-        self.members.iter().any(|member| !member.part.committed.released.is_empty())
+        self.participants.iter().any(|participant| !participant.part.committed.released.is_empty())
     }
 
     /// Sets how far ahead participants look for their own contacts in the next step.
     pub(super) fn look_ahead(&mut self) {
-        self.memory.horizon = HORIZON_RESERVE * self.scratch.dt;
+        self.memory.look_ahead = LOOK_AHEAD_RESERVE * self.scratch.dt;
     }
 
     /// Largest distance from its surface at which a particle of each participant may meet others in this step
     /// [radii]: 2 (|v|/r + g h/r_min) h. It is 0 if only particles that intersect are contacts.
     fn reaches(&self) -> Vec<f64> {
-        if !self.plan.coupling.method.properties().looks_ahead {
-            return vec![0.0; self.members.len()];
+        if !self.setup.plan.coupling.method.properties().looks_ahead {
+            return vec![0.0; self.participants.len()];
         }
         let dt = self.scratch.dt;
-        let fall = self.plan.domain.gravity.length() * dt / self.clock.radius_min();
-        let rates = self.members.iter().map(|member| member.part.committed.totals.radius_rate_max);
+        let fall = self.setup.plan.domain.gravity.length() * dt / self.progress.clock.radius_min();
+        let rates =
+            self.participants.iter().map(|participant| participant.part.committed.totals.radius_rate_max);
         rates.map(|rate| reach(rate + fall, dt)).collect()
     }
 
     fn take_batches(&mut self, batches: &[Batch]) -> Result<(), CoordinatorError> {
         let Memory { candidates, order, .. } = &mut self.memory;
         order.resize_with(batches.len(), Vec::new);
-        for ((member, batch), order) in self.members.iter().zip(batches).zip(order.iter_mut()) {
-            let Part { connection, roster, committed, .. } = &member.part;
+        for ((participant, batch), order) in self.participants.iter().zip(batches).zip(order.iter_mut()) {
+            let Part { connection, roster, committed, .. } = &participant.part;
             let checked = roster.check_speeds(&committed.totals, &batch.velocity);
             checked.map_err(|reason| connection.broken("Begin", reason))?;
             if let Some(ids) = &batch.id
-                && let Err(id) = member.part.roster.sort(ids, order)
+                && let Err(id) = participant.part.roster.sort(ids, order)
             {
                 let reason = format!("id {id} is not in its particle table");
-                return Err(member.part.connection.broken("Begin", reason));
+                return Err(participant.part.connection.broken("Begin", reason));
             }
         }
-        let rosters: Vec<&Roster> = self.members.iter().map(|member| &member.part.roster).collect();
+        let rosters: Vec<&Roster> =
+            self.participants.iter().map(|participant| &participant.part.roster).collect();
         candidates.update(batches, order, &rosters);
-        let own = &mut self.scratch.own;
+        let own = &mut self.scratch.begun.own;
         own.clear();
         for (k, batch) in batches.iter().enumerate().filter(|(_, batch)| !batch.contacts.is_empty()) {
             let first = candidates.first(k as u16) as u32;
@@ -124,23 +126,23 @@ impl Simulation {
 
     /// Asks every participant for its particles that are near particles of others.
     fn survey(&mut self) -> Result<Vec<Batch>, CoordinatorError> {
-        let wanted = if self.plan.coupling.interest_mask {
+        let wanted = if self.setup.plan.coupling.interest_mask {
             let rates: Vec<f64> =
-                self.members.iter().map(|m| m.part.committed.totals.radius_rate_max).collect();
+                self.participants.iter().map(|m| m.part.committed.totals.radius_rate_max).collect();
             self.memory.margin = margins(&rates);
             let reaches = self.memory.margin.iter_mut().zip(&self.memory.reach);
             reaches.for_each(|(margin, reach)| *margin += reach);
-            let (lattice, margins) = (self.lattice, &self.memory.margin);
-            let calls = self.members.iter_mut().zip(margins).map(|(member, &margin)| async move {
-                let Part { connection, roster, .. } = &mut member.part;
+            let (lattice, margins) = (self.setup.lattice, &self.memory.margin);
+            let calls = self.participants.iter_mut().zip(margins).map(|(participant, &margin)| async move {
+                let Part { connection, roster, .. } = &mut participant.part;
                 let cells = roster.cells_max(&lattice, margin);
                 connection.survey(&Survey { context: connection.context(), lattice, margin }, cells).await
             });
             let asked = Instant::now();
             let cells = first_error(self.io.block_on(join_all(calls)))?;
-            self.instruments.count_round_trip(&mut self.members, asked);
-            let is_smooth = self.obstacles.is_empty();
-            let beside = |cells| (!is_smooth).then(|| self.obstacles.cells(&lattice, cells));
+            self.instruments.count_round_trip(&mut self.participants, asked);
+            let is_smooth = self.setup.obstacles.is_empty();
+            let beside = |cells| (!is_smooth).then(|| self.setup.obstacles.cells(&lattice, cells));
             let beside: Vec<Option<CellSet>> = cells.iter().map(beside).collect();
             let others = |k: usize| {
                 let others = cells.iter().enumerate().filter(move |&(j, _)| j != k);
@@ -150,17 +152,17 @@ impl Simulation {
             margins.iter().enumerate().map(near).collect()
         } else {
             self.memory.margin.clone_from(&self.memory.reach);
-            vec![Wanted::All; self.members.len()]
+            vec![Wanted::All; self.participants.len()]
         };
         let interests: Vec<Interest> =
             wanted.into_iter().enumerate().map(|(k, wanted)| self.interest(k, wanted)).collect();
-        let calls = self.members.iter_mut().zip(interests).map(|(member, interest)| {
-            let context = member.part.connection.context();
-            member.part.connection.begin(Begin { context, interest })
+        let calls = self.participants.iter_mut().zip(interests).map(|(participant, interest)| {
+            let context = participant.part.connection.context();
+            participant.part.connection.begin(Begin { context, interest })
         });
         let asked = Instant::now();
         let batches = first_error(self.io.block_on(join_all(calls)))?;
-        self.instruments.count_round_trip(&mut self.members, asked);
+        self.instruments.count_round_trip(&mut self.participants, asked);
         Ok(batches)
     }
 
@@ -168,23 +170,26 @@ impl Simulation {
     /// sends all corners of its triangles.
     fn interest(&self, participant: usize, wanted: Wanted) -> Interest {
         let triangles = self.instruments.wants_triangles(participant);
-        let horizon = match self.plan.coupling.method.properties().looks_ahead {
-            true => Horizon { time: self.memory.horizon, acceleration: self.plan.domain.gravity.length() },
-            false => Horizon::default(),
+        let look_ahead = match self.setup.plan.coupling.method.properties().looks_ahead {
+            true => ContactLookAhead {
+                time: self.memory.look_ahead,
+                acceleration: self.setup.plan.domain.gravity.length(),
+            },
+            false => ContactLookAhead::default(),
         };
-        Interest { wanted, triangles, horizon }
+        Interest { wanted, triangles, look_ahead }
     }
 
     /// Particles to ask for with Commit: the particles of near pairs, unless a particle has moved too far.
     pub(super) fn next(&self, participant: usize) -> Option<Next> {
-        if self.clock.is_finished() {
+        if self.progress.clock.is_finished() {
             return None;
         }
         let Memory { margin, reach, .. } = &self.memory;
         // A little less than the margin, because displacements and distances are rounded.
         let within = || 0.999 * (margin[participant] - reach[participant]);
-        let (wanted, within) = match self.scratch.listed {
-            _ if !self.plan.coupling.interest_mask => (Wanted::All, f64::INFINITY),
+        let (wanted, within) = match self.scratch.begun.listed {
+            _ if !self.setup.plan.coupling.interest_mask => (Wanted::All, f64::INFINITY),
             true => (Wanted::Listed(self.listed(participant)), within()),
             false => (Wanted::Again, within()),
         };

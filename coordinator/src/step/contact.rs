@@ -3,21 +3,25 @@
 
 mod exchange;
 
+use std::slice;
 use std::time::Instant;
 
-use amalgam_particles::{DVec3, Horizon, ParticleId};
+use amalgam_particles::{ContactLookAhead, DVec3, ParticleId};
 use amalgam_proto::contract::Integration;
 
 use super::exchange::Connections;
+use super::stage::move_members;
 use crate::contacts::Candidates;
 use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
 use crate::law::contact::reach;
 use crate::law::{Precision, Step};
 use crate::simulation::Simulation;
+use crate::state::memory::Memory;
 use crate::state::problem::ContactProblem;
-use crate::state::scratch::{Memory, Scratch};
-use crate::synchronise::Synchronised;
+use crate::state::scratch::{Scratch, Velocities};
+use crate::state::setup::Setup;
+use crate::synchronise::{Synchronised, next_forcing};
 use exchange::ContactExchange;
 
 /// Largest number of searches in a step. Contacts are sought again if contacts made particles faster.
@@ -27,15 +31,11 @@ const SEARCHES_MAX: u32 = 4;
 /// errs.
 const FORCING: f64 = 0.05;
 
-/// Part of its first residual at which an implicit participant may stop, in an answer that another one will
-/// follow.
-const SOLVE_FORCING: f64 = 0.01;
-
 impl Simulation {
     /// Finds the velocities at the end of the step.
     pub(super) fn contact(&mut self) -> Result<(), CoordinatorError> {
         let Memory { candidates, finder, margin, .. } = &mut self.memory;
-        if self.scratch.listed || !self.plan.coupling.interest_mask {
+        if self.scratch.begun.listed || !self.setup.plan.coupling.interest_mask {
             finder.list(candidates, margin);
             self.list_near_obstacles();
         }
@@ -45,7 +45,9 @@ impl Simulation {
             self.solve_contacts()?;
             if self.travels_too_far() {
                 self.shorten_step()?;
-            } else if search >= SEARCHES_MAX || !self.problem.expect_more(&self.scratch.velocity) {
+            } else if search >= SEARCHES_MAX
+                || !self.scratch.problem.expect_more(&self.scratch.velocities.candidates)
+            {
                 break;
             }
         }
@@ -58,13 +60,13 @@ impl Simulation {
     fn list_near_obstacles(&mut self) {
         let Memory { candidates, margin, near_obstacles, .. } = &mut self.memory;
         near_obstacles.clear();
-        if self.obstacles.is_empty() {
+        if self.setup.obstacles.is_empty() {
             return;
         }
         let is_near = |i: usize| {
             let reach = candidates.radius[i] * (1.0 + margin[usize::from(candidates.participant[i])]);
-            let beside = |surface| self.obstacles.beside(surface, candidates.position[i]).distance;
-            (0..self.obstacles.len()).any(|surface| beside(surface) < reach)
+            let beside = |surface| self.setup.obstacles.beside(surface, candidates.position[i]).distance;
+            (0..self.setup.obstacles.len()).any(|surface| beside(surface) < reach)
         };
         let near = (0..candidates.len()).filter(|&i| is_near(i));
         near_obstacles.extend(near.map(|i| (candidates.participant[i], candidates.id[i])));
@@ -88,21 +90,25 @@ impl Simulation {
     /// plus the speed that gravity adds, or the speed of a faster particle that may hit it. Of the
     /// participants' own pairs, only those are kept that may touch in this step.
     fn expect_speeds(&mut self) {
-        let horizon = Horizon { time: self.scratch.dt, acceleration: self.plan.domain.gravity.length() };
+        let look_ahead =
+            ContactLookAhead { time: self.scratch.dt, acceleration: self.setup.plan.domain.gravity.length() };
         let Memory { candidates, finder, .. } = &mut self.memory;
-        let problem = &mut self.problem;
-        let Scratch { own, dt, .. } = &mut self.scratch;
-        let before: Vec<f64> = candidates.velocity.iter().map(|&velocity| horizon.speed(velocity)).collect();
-        if !own.is_empty() {
-            let mut speed = before.clone();
-            horizon.foresee(own, |i, j| candidates.gap(i, j), &mut speed);
-            own.retain(|&(i, j)| horizon.meets(candidates.gap(i, j), [speed[i as usize], speed[j as usize]]));
+        let Scratch { begun, problem: ContactProblem { own, speed, .. }, dt, .. } = &mut self.scratch;
+        let before: Vec<f64> =
+            candidates.velocity.iter().map(|&velocity| look_ahead.speed(velocity)).collect();
+        own.clear();
+        if !begun.own.is_empty() {
+            let mut foreseen = before.clone();
+            look_ahead.foresee(&begun.own, |i, j| candidates.gap(i, j), &mut foreseen);
+            let speeds = |i: u32, j: u32| [foreseen[i as usize], foreseen[j as usize]];
+            let meets = |&&(i, j): &&(u32, u32)| look_ahead.meets(candidates.gap(i, j), speeds(i, j));
+            own.extend(begun.own.iter().filter(meets));
         }
-        problem.speed.clone_from(&before);
+        speed.clone_from(&before);
         for &(i, j) in finder.within(candidates, own, |i| reach(before[i as usize], *dt)) {
             let (i, j) = (i as usize, j as usize);
-            problem.speed[i] = problem.speed[i].max(before[j]);
-            problem.speed[j] = problem.speed[j].max(before[i]);
+            speed[i] = speed[i].max(before[j]);
+            speed[j] = speed[j].max(before[i]);
         }
     }
 
@@ -110,25 +116,24 @@ impl Simulation {
     fn list_contacts(&mut self) {
         let start = Instant::now();
         let Memory { candidates, finder, .. } = &mut self.memory;
-        let problem = &mut self.problem;
-        let Scratch { own, forest, marked, record, dt, contacts: candidate_pairs, .. } = &mut self.scratch;
+        let Setup { plan, surfaces, obstacles, .. } = &self.setup;
+        let Scratch { problem, detected, grouped, record, dt, .. } = &mut self.scratch;
         let speed = problem.speed.clone();
         let speed_of = |i: u32| speed[i as usize];
-        let pairs = finder.within(candidates, own, |i| reach(speed_of(i), *dt));
-        problem.list_beside(candidates, &self.obstacles, |i| reach(speed_of(i), *dt));
-        problem.list_bodies(candidates, pairs, &self.members);
+        let pairs = finder.within(candidates, &problem.own, |i| reach(speed_of(i), *dt));
+        problem.list_beside(candidates, obstacles, |i| reach(speed_of(i), *dt));
+        problem.list_bodies(candidates, pairs, &self.participants);
         // Errors that the last step may have left: of the contacts, and of the answers to their impulses.
-        let at_rest = self.plan.coupling.contact_tolerance * self.plan.domain.gravity.length() * *dt;
-        let error = |speed: f64| at_rest + self.plan.coupling.coupling_tolerance * speed;
-        problem.list_contacts(candidates, &self.surfaces, error);
-        problem.list_obstacles(candidates, &self.obstacles, &self.surfaces, self.members.len(), error);
+        let at_rest = plan.coupling.contact_tolerance * plan.domain.gravity.length() * *dt;
+        let error = |speed: f64| at_rest + plan.coupling.coupling_tolerance * speed;
+        problem.list_contacts(candidates, surfaces, error);
+        problem.list_obstacles(candidates, obstacles, surfaces, self.participants.len(), error);
         // For probes: pairs that may touch in the step.
-        candidate_pairs.active.clear();
-        candidate_pairs.active.extend_from_slice(pairs);
-        forest.set(candidates, &problem.offsets, &problem.members);
-        marked.clear();
+        detected.contacts.active.clear();
+        detected.contacts.active.extend_from_slice(pairs);
+        grouped.forest.set(candidates, &problem.offsets, &problem.members);
         (record.active, record.marked) = (problem.contacts.len() as u64, 0);
-        self.distribute();
+        record.projected |= grouped.distribute(&self.participants, &self.memory, &[]);
         self.instruments.count(Phase::Detect, start, 0.0);
     }
 
@@ -136,14 +141,16 @@ impl Simulation {
     /// implicit participants answer the impulses as their models predict.
     fn solve_contacts(&mut self) -> Result<(), CoordinatorError> {
         let start = Instant::now();
-        let kinds: Vec<Integration> = self.members.iter().map(|member| member.kind).collect();
-        let (settings, gravity) = (&self.plan.coupling, self.plan.domain.gravity.length());
+        let kinds: Vec<Integration> = self.participants.iter().map(|participant| participant.kind).collect();
+        let (settings, gravity) = (&self.setup.plan.coupling, self.setup.plan.domain.gravity.length());
         let Memory { candidates, warm_start, .. } = &mut self.memory;
-        let (members, instruments) = (&mut self.members, &mut self.instruments);
-        let mut connections = Connections::new(&self.io, members, instruments, candidates, &mut self.scratch);
+        let Scratch { problem, grouped, velocities, record, stage, dt, .. } = &mut self.scratch;
+        let (participants, instruments, time) =
+            (&mut self.participants, &mut self.instruments, (*stage, *dt));
+        let mut connections =
+            Connections::new(&self.io, participants, instruments, candidates, grouped, velocities, time);
         let Connections { shares, dt, .. } = connections;
         let (fall, mut step) = (gravity * dt, Step { dt, acceleration: gravity, enough: 0.0 });
-        let problem = &mut self.problem;
         problem.law.settings.precision = Precision {
             iterations_max: settings.contact_iterations_max,
             ..Precision::with_velocity(settings.contact_tolerance)
@@ -168,14 +175,11 @@ impl Simulation {
                 break (0, 0.0);
             }
             exchange.repetitions += 1;
-            // If the error falls by the same factor again, it becomes e_n^2 / e_(n-1). Above the tolerance
-            // another answer will follow, and this one need not be exact.
-            let expected = error * error / before;
-            let is_last = expected <= wanted || exchange.repetitions >= settings.repetitions_max;
-            let forcing = if is_last { 0.0 } else { SOLVE_FORCING };
+            let is_last = exchange.repetitions >= settings.repetitions_max;
+            let forcing = if is_last { 0.0 } else { next_forcing(error, before, wanted) };
             before = error;
             error = exchange.repeat(problem, forcing, &mut connections)?;
-            let is_enough = error <= wanted && step.enough <= 0.5 * wanted && is_last;
+            let is_enough = error <= wanted && step.enough <= 0.5 * wanted && forcing == 0.0;
             if is_enough || exchange.repetitions >= settings.repetitions_max {
                 break (exchange.repetitions, settings.coupling_tolerance * error / wanted);
             }
@@ -184,36 +188,31 @@ impl Simulation {
         exchange.finish(problem);
         let (dissipated, by_immovable) = (problem.dissipated(), problem.by_immovable());
         let momentum = exchange.given();
-        let scratch = &mut self.scratch;
-        scratch.record.repetitions += repetitions;
-        scratch.record.iterations += iterations;
-        scratch.record.unconverged = unconverged > 0;
-        scratch.record.disagreement = scratch.record.disagreement.max(disagreement);
-        (scratch.record.dissipated, scratch.record.by_immovable) = (dissipated, by_immovable);
-        scratch.take_motion(problem, candidates, momentum);
+        record.repetitions += repetitions;
+        record.iterations += iterations;
+        record.unconverged = unconverged > 0;
+        record.disagreement = record.disagreement.max(disagreement);
+        (record.dissipated, record.by_immovable) = (dissipated, by_immovable);
+        velocities.take_motion(problem, candidates, momentum);
+        let Velocities { candidates: moving, members, travel, .. } = velocities;
+        let moved = problem.members.iter().map(slice::from_ref).zip(members.iter().copied());
+        *travel = move_members(candidates, moved, &grouped.assignments, dt, moving);
         self.instruments.count(Phase::Synchronise, start, waited);
         Ok(())
     }
 }
 
-impl Scratch {
-    /// Takes over the motion after the contacts, and finds the largest travel |v| h/r of a particle.
+impl Velocities {
+    /// Takes over the motion after the contacts. No group is split, since each is one body.
     fn take_motion(&mut self, problem: &ContactProblem, candidates: &Candidates, momentum: Vec<Vec<DVec3>>) {
-        let Self { synchronised, member_velocity, velocity, assignments, dt, .. } = self;
         let (count, bodies) = (problem.movable, &problem.bodies);
-        *synchronised = Synchronised {
+        self.synchronised = Synchronised {
             velocity: bodies.velocity[..count].to_vec(),
             spin: bodies.spin[..count].to_vec(),
             energy: vec![0.0; count],
             momentum,
             ..Synchronised::default()
         };
-        *member_velocity = problem.member_velocities(candidates);
-        let mut travel = assignments.iter().map(|assignment| assignment.travel).fold(0.0, f64::max);
-        for (&i, &moved) in problem.members.iter().zip(&*member_velocity) {
-            velocity[i as usize] = moved;
-            travel = f64::max(travel, moved.length() * *dt / candidates.radius[i as usize]);
-        }
-        self.travel = travel;
+        self.members = problem.member_velocities(candidates);
     }
 }

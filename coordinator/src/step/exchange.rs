@@ -10,24 +10,29 @@ use futures_util::future::join_all;
 use crate::contacts::Candidates;
 use crate::error::CoordinatorError;
 use crate::instruments::Instruments;
-use crate::member::Member;
 use crate::merging::merge::Forest;
-use crate::simulation::Simulation;
-use crate::state::scratch::{Assignment, Scratch};
+use crate::participant::Participant;
+use crate::state::memory::Memory;
+use crate::state::scratch::{Assignment, Grouped, Velocities};
 use crate::synchronise::{Ask, Share, StageRequest};
 
-impl Simulation {
-    /// Sorts the forest's groups into the participants' shares, and the free particles of marked pairs into
-    /// their watch lists.
-    pub(super) fn distribute(&mut self) {
-        let count = self.members.len();
-        self.memory.last_impulse.resize_with(count, Vec::new);
-        self.scratch.clear_shares(count);
-        let Scratch { forest, shares, assignments, marked, watched, record, .. } = &mut self.scratch;
-        let (candidates, last_impulse) = (&self.memory.candidates, &self.memory.last_impulse);
+impl Grouped {
+    /// Sorts the forest's groups into the participants' shares, with first guesses from memory, and the free
+    /// particles of the pairs in `watch` into the participants' watch lists. Returns true if a projection and
+    /// an implicit participant share a movable group.
+    pub(super) fn distribute(
+        &mut self,
+        participants: &[Participant],
+        memory: &Memory,
+        watch: &[(u32, u32)],
+    ) -> bool {
+        self.clear_shares(participants.len());
+        let Self { forest, shares, assignments, watched } = self;
+        let Memory { candidates, last_impulse, .. } = memory;
+        let mut projected = false;
         // Candidates are sorted by participant and members ascend: the members of one participant follow each
         // other.
-        let ends: Vec<u32> = (1..=count).map(|k| candidates.first(k as u16) as u32).collect();
+        let ends: Vec<u32> = (1..=participants.len()).map(|k| candidates.first(k as u16) as u32).collect();
         let mut place = 0;
         for group in 0..forest.len() {
             let mut rest = forest.members(group);
@@ -36,11 +41,11 @@ impl Simulation {
                 let k = usize::from(candidates.participant[first as usize]);
                 let (own, others) = rest.split_at(rest.iter().take_while(|&&i| i < ends[k]).count());
                 rest = others;
-                projection |= self.members[k].kind == Integration::Projection;
-                implicit |= self.members[k].kind == Integration::Implicit;
+                projection |= participants[k].kind == Integration::Projection;
+                implicit |= participants[k].kind == Integration::Implicit;
                 let (share, assignment) = (&mut shares[k], &mut assignments[k]);
                 let ids = own.iter().map(|&i| candidates.id[i as usize]);
-                let last = |id| match self.members[k].kind {
+                let last = |id| match participants[k].kind {
                     Integration::Explicit => None,
                     _ => last_impulse[k].binary_search_by_key(&id, |entry| entry.0).ok(),
                 };
@@ -53,19 +58,18 @@ impl Simulation {
                 assignment.place.extend(place..place + own.len() as u32);
                 place += own.len() as u32;
             }
-            record.projected |= projection && implicit && forest.mass()[group].is_finite();
+            projected |= projection && implicit && forest.mass()[group].is_finite();
         }
         watched.clear(candidates.len());
-        marked.iter().flat_map(|&(i, j)| [i, j]).for_each(|candidate| watched.insert(candidate));
+        watch.iter().flat_map(|&(i, j)| [i, j]).for_each(|candidate| watched.insert(candidate));
         for candidate in watched.iter() {
             if forest.group_of(candidate).is_none() && !candidates.is_immovable(candidate) {
                 assignments[usize::from(candidates.participant[candidate as usize])].watch.push(candidate);
             }
         }
+        projected
     }
-}
 
-impl Scratch {
     fn clear_shares(&mut self, count: usize) {
         self.shares.resize_with(count, Share::default);
         self.assignments.resize_with(count, Assignment::default);
@@ -85,7 +89,7 @@ impl Scratch {
 /// Services of the participants during one stage.
 pub(super) struct Connections<'a> {
     io: &'a tokio::runtime::Runtime,
-    members: &'a mut [Member],
+    participants: &'a mut [Participant],
     instruments: &'a mut Instruments,
     pub(super) candidates: &'a Candidates,
     pub(super) forest: &'a Forest,
@@ -101,22 +105,24 @@ pub(super) struct Connections<'a> {
 }
 
 impl<'a> Connections<'a> {
-    /// Services in the stage of `scratch`. Candidates have the velocities at the start of the step until
-    /// answers change them.
+    /// Services in a stage, for a step of length `dt` [s]. Candidates have the velocities at the start of the
+    /// step until answers change them.
     pub(super) fn new(
         io: &'a tokio::runtime::Runtime,
-        members: &'a mut [Member],
+        participants: &'a mut [Participant],
         instruments: &'a mut Instruments,
         candidates: &'a Candidates,
-        scratch: &'a mut Scratch,
+        grouped: &'a mut Grouped,
+        velocities: &'a mut Velocities,
+        (stage, dt): (u32, f64),
     ) -> Self {
-        let Scratch { forest, shares, assignments, velocity, stage, dt, .. } = scratch;
+        let Grouped { forest, shares, assignments, .. } = grouped;
+        let velocity = &mut velocities.candidates;
         velocity.clone_from(&candidates.velocity);
-        let occupied = occupied(members);
-        let (stage, dt, waited) = (*stage, *dt, 0.0);
+        let occupied = occupied(participants);
         Self {
             io,
-            members,
+            participants,
             instruments,
             candidates,
             forest,
@@ -126,7 +132,7 @@ impl<'a> Connections<'a> {
             occupied,
             stage,
             dt,
-            waited,
+            waited: 0.0,
         }
     }
 
@@ -156,7 +162,7 @@ impl<'a> Connections<'a> {
     /// Refuses bodies that do not fit the particle table, and a momentum that would make a group faster than
     /// [`SPEED_LIMIT`], before other participants are told of it.
     fn check_momentum(&self, participant: usize, answer: &Integrated) -> Result<(), CoordinatorError> {
-        let part = &self.members[participant].part;
+        let part = &self.participants[participant].part;
         if answer.bodies.is_some() != part.roster.has_bodies() {
             let reason = match answer.bodies {
                 Some(_) => "its groups are described as bodies, but its particle table has none",
@@ -175,31 +181,31 @@ impl<'a> Connections<'a> {
                     self.candidates.id[first as usize],
                     number(mass)
                 );
-                return Err(self.members[participant].part.connection.broken("Integrate", reason));
+                return Err(self.participants[participant].part.connection.broken("Integrate", reason));
             }
         }
         Ok(())
     }
 }
 
-impl Scratch {
+impl Velocities {
     /// The participant that makes a particle travel farthest: the owner of a free particle, or the
     /// participant that gave the fastest group the most momentum.
-    pub(super) fn fastest(&self) -> usize {
-        let farthest = |&k: &usize| self.assignments[k].travel;
+    pub(super) fn fastest(&self, grouped: &Grouped) -> usize {
+        let farthest = |&k: &usize| grouped.assignments[k].travel;
         let free =
-            (0..self.assignments.len()).max_by(|a, b| farthest(a).total_cmp(&farthest(b))).unwrap_or(0);
+            (0..grouped.assignments.len()).max_by(|a, b| farthest(a).total_cmp(&farthest(b))).unwrap_or(0);
         let speed = |&group: &usize| self.synchronised.velocity[group].length();
         let group =
             (0..self.synchronised.velocity.len()).max_by(|a, b| speed(a).total_cmp(&speed(b))).unwrap_or(0);
         let given = |&k: &usize| {
-            let local = self.shares[k].groups.binary_search(&(group as u32)).ok();
+            let local = grouped.shares[k].groups.binary_search(&(group as u32)).ok();
             local.map_or(0.0, |local| self.synchronised.momentum[k][local].length())
         };
         if farthest(&free) >= self.travel {
             return free;
         }
-        (0..self.shares.len()).max_by(|a, b| given(a).total_cmp(&given(b))).unwrap_or(free)
+        (0..grouped.shares.len()).max_by(|a, b| given(a).total_cmp(&given(b))).unwrap_or(free)
     }
 }
 
@@ -213,15 +219,16 @@ impl Ask for Connections<'_> {
             .map(|request| {
                 let k = request.participant;
                 let watched = self.assignments[k].watch.len() as u64;
-                (self.call(request, self.members[k].part.connection.context()), watched)
+                (self.call(request, self.participants[k].part.connection.context()), watched)
             })
             .collect();
-        let members = self.members.iter_mut().enumerate().filter(|(k, _)| asked.binary_search(k).is_ok());
-        let waiting = members
+        let asked_now =
+            self.participants.iter_mut().enumerate().filter(|(k, _)| asked.binary_search(k).is_ok());
+        let waiting = asked_now
             .zip(calls)
-            .map(|((_, member), (call, watched))| member.part.connection.integrate(call, watched));
+            .map(|((_, participant), (call, watched))| participant.part.connection.integrate(call, watched));
         let answers = first_error(self.io.block_on(join_all(waiting)))?;
-        self.instruments.count_round_trip(self.members, start);
+        self.instruments.count_round_trip(self.participants, start);
         for (&k, answer) in asked.iter().zip(&answers) {
             self.check_momentum(k, answer)?;
             let assignment = &mut self.assignments[k];
@@ -238,13 +245,13 @@ impl Ask for Connections<'_> {
 }
 
 /// Cells that particles of any participant occupy, for each participant that asks for them.
-fn occupied(members: &[Member]) -> Vec<Option<CellSet>> {
+fn occupied(participants: &[Participant]) -> Vec<Option<CellSet>> {
     let mut grids = 0..;
-    let union_of_grid = |member: &Member| {
-        let grid = member.occupancy.as_ref().and_then(|_| grids.next())?;
-        Some(CellSet::union(members.iter().map(|member| &member.part.cells[grid])))
+    let union_of_grid = |participant: &Participant| {
+        let grid = participant.occupancy.as_ref().and_then(|_| grids.next())?;
+        Some(CellSet::union(participants.iter().map(|participant| &participant.part.cells[grid])))
     };
-    members.iter().map(union_of_grid).collect()
+    participants.iter().map(union_of_grid).collect()
 }
 
 /// All answers, or the first error in the order of the participants.

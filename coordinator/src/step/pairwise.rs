@@ -5,11 +5,9 @@ use std::time::Instant;
 
 use amalgam_proto::contract::Integration;
 
-use crate::contacts::{Candidates, approaching};
 use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
 use crate::pairwise::PairwiseMethod;
-use crate::settings::CouplingSettings;
 use crate::simulation::Simulation;
 use crate::state::scratch::Scratch;
 
@@ -18,6 +16,7 @@ impl Simulation {
     pub(super) fn act_on_pairs(&mut self, method: PairwiseMethod) -> Result<(), CoordinatorError> {
         self.detect();
         loop {
+            self.scratch.detected.mark_all();
             self.respond(method);
             self.synchronise()?;
             if self.disagrees() {
@@ -28,7 +27,8 @@ impl Simulation {
                 break;
             }
         }
-        self.scratch.count_unresolved(&self.memory.candidates);
+        let Scratch { detected, velocities, record, .. } = &mut self.scratch;
+        record.unresolved = detected.part_marked(&self.memory.candidates, &velocities.candidates);
         self.split();
         // Nothing was merged, so that the method's own loss is all that was lost.
         self.scratch.record.dissipated = self.scratch.response.dissipated;
@@ -39,28 +39,12 @@ impl Simulation {
     /// Lets the method act, and distributes the particles on which it acts to their participants.
     fn respond(&mut self, method: PairwiseMethod) {
         let start = Instant::now();
-        self.scratch.respond(method, &self.plan.coupling, &self.memory.candidates);
-        self.distribute();
-        self.instruments.count(Phase::Merge, start, 0.0);
-    }
-}
-
-impl Scratch {
-    /// Applies the method. All pairs count as marked, so that answers tell the velocities of their free
-    /// particles.
-    fn respond(&mut self, method: PairwiseMethod, coupling: &CouplingSettings, candidates: &Candidates) {
-        let Self { response, contacts, forest, marked, record, .. } = self;
-        method(response, coupling, candidates, contacts, self.dt);
-        forest.keep_apart(candidates, response);
-        marked.clear();
-        marked.extend(contacts.pairs());
+        let Scratch { detected, response, grouped, record, dt, .. } = &mut self.scratch;
+        let candidates = &self.memory.candidates;
+        method(response, &self.setup.plan.coupling, candidates, &detected.contacts, *dt);
+        grouped.forest.keep_apart(candidates, response);
         record.note_errors(response.momentum_error, 0.0);
-    }
-
-    /// Counts the pairs that approach in the end.
-    fn count_unresolved(&mut self, candidates: &Candidates) {
-        let velocity = |i| self.velocity[i as usize];
-        approaching(candidates, &self.marked, velocity, &mut self.approaching, &mut self.receding);
-        self.record.unresolved = self.approaching.len() as u64;
+        record.projected |= grouped.distribute(&self.participants, &self.memory, &detected.marked);
+        self.instruments.count(Phase::Merge, start, 0.0);
     }
 }

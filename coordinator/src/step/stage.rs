@@ -3,17 +3,19 @@
 
 use std::time::Instant;
 
+use amalgam_particles::DVec3;
 use amalgam_proto::contract::Integration;
 
 use super::exchange::Connections;
-use crate::contacts::{Candidates, approaching};
+use crate::contacts::Candidates;
 use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
-use crate::member::Member;
 use crate::merging::merge::GroupLimit;
+use crate::participant::Participant;
 use crate::settings::{CouplingSettings, StagesMax};
 use crate::simulation::Simulation;
-use crate::state::scratch::Scratch;
+use crate::state::memory::Memory;
+use crate::state::scratch::{Assignment, Scratch, Velocities};
 use crate::synchronise::Stage;
 
 /// Smallest and largest limit of particles in a group where all radii are similar.
@@ -25,31 +27,31 @@ const LIMIT: [u32; 2] = [8, 64];
 const LIMIT_BESIDE_PROJECTIONS: [u32; 2] = [4, 8];
 
 /// Smallest and largest limit of particles in a group, for scenes that set none.
-fn default_limit(members: &[Member]) -> [u32; 2] {
+fn default_limit(participants: &[Participant]) -> [u32; 2] {
     let [min, max] = LIMIT;
-    match has_projection(members) {
+    match has_projection(participants) {
         true => LIMIT_BESIDE_PROJECTIONS,
-        false => many_on_one(members).map_or(LIMIT, |many| [many, many.saturating_mul(max / min)]),
+        false => many_on_one(participants).map_or(LIMIT, |many| [many, many.saturating_mul(max / min)]),
     }
 }
 
 /// Stages of a step, for scenes that set none: 2 as in the paper. Many fine particles of a group on one
 /// coarse particle press on each other in the second stage, and more stages are needed.
-fn default_stages(members: &[Member]) -> StagesMax {
-    match !has_projection(members) && many_on_one(members).is_some() {
+fn default_stages(participants: &[Participant]) -> StagesMax {
+    match !has_projection(participants) && many_on_one(participants).is_some() {
         true => StagesMax::Converged,
         false => StagesMax::Count(2),
     }
 }
 
-fn has_projection(members: &[Member]) -> bool {
-    members.iter().any(|member| member.kind == Integration::Projection)
+fn has_projection(participants: &[Participant]) -> bool {
+    participants.iter().any(|participant| participant.kind == Integration::Projection)
 }
 
 /// Number of the finest particles that have room on half of a coarsest one, if it exceeds the mean of
 /// [`LIMIT`]. Particles for which a group has no room would sink in.
-fn many_on_one(members: &[Member]) -> Option<u32> {
-    let ranges = members.iter().map(|member| member.part.roster.radius_range());
+fn many_on_one(participants: &[Participant]) -> Option<u32> {
+    let ranges = participants.iter().map(|participant| participant.part.roster.radius_range());
     let wider = |(low, high): (f64, f64), range: (f64, f64)| (low.min(range.0), high.max(range.1));
     let (finest, coarsest) = ranges.fold((f64::INFINITY, 0.0), wider);
     let many = room_on_half(coarsest / finest);
@@ -63,59 +65,67 @@ fn room_on_half(ratio: f64) -> u32 {
 }
 
 impl Simulation {
+    /// Finds the contacts at the start of the step: the active pairs approach, and the marked pairs do not.
     pub(super) fn detect(&mut self) {
         let start = Instant::now();
-        let Scratch { listed, own, contacts, pairs, marked, record, .. } = &mut self.scratch;
-        let (finder, candidates) = (&mut self.memory.finder, &self.memory.candidates);
-        if !self.plan.coupling.interest_mask {
+        let Scratch { begun, detected, record, .. } = &mut self.scratch;
+        let Memory { finder, candidates, margin, .. } = &mut self.memory;
+        if !self.setup.plan.coupling.interest_mask {
             finder.list(candidates, &[]);
-        } else if *listed {
-            finder.list(candidates, &self.memory.margin);
+        } else if begun.listed {
+            finder.list(candidates, margin);
         }
-        contacts.clone_from(finder.touching(candidates, own));
-        pairs.clone_from(&contacts.active);
-        marked.clone_from(&contacts.marked);
-        (record.active, record.marked) = (pairs.len() as u64, marked.len() as u64);
+        detected.contacts.clone_from(finder.touching(candidates, &begun.own));
+        detected.start_stages();
+        (record.active, record.marked) = (detected.active.len() as u64, detected.marked.len() as u64);
         self.instruments.count(Phase::Detect, start, 0.0);
     }
 
     /// Merges the active pairs and distributes the groups to the participants that have particles in them.
     pub(super) fn merge(&mut self) {
         let start = Instant::now();
-        let CouplingSettings { group_limit, keep_lone_contacts, .. } = self.plan.coupling;
-        let [min, max] = group_limit.unwrap_or_else(|| default_limit(&self.members));
-        let limit = GroupLimit { min, max, keep_lone_contacts, seed: self.plan.seed, step: self.steps };
-        let (scratch, candidates) = (&mut self.scratch, &self.memory.candidates);
-        scratch.forest.merge(candidates, &scratch.pairs, &limit);
-        let errors = scratch.forest.merge_errors(candidates);
-        scratch.record.note_errors(errors.momentum, errors.energy);
-        self.distribute();
+        let CouplingSettings { group_limit, keep_lone_contacts, .. } = self.setup.plan.coupling;
+        let [min, max] = group_limit.unwrap_or_else(|| default_limit(&self.participants));
+        let (seed, step) = (self.setup.plan.seed, self.progress.steps);
+        let limit = GroupLimit { min, max, keep_lone_contacts, seed, step };
+        let Scratch { detected, grouped, record, .. } = &mut self.scratch;
+        let candidates = &self.memory.candidates;
+        grouped.forest.merge(candidates, &detected.active, &limit);
+        let errors = grouped.forest.merge_errors(candidates);
+        record.note_errors(errors.momentum, errors.energy);
+        record.projected |= grouped.distribute(&self.participants, &self.memory, &detected.marked);
         self.instruments.count(Phase::Merge, start, 0.0);
     }
 
     /// Lets the participants integrate and finds one velocity for each group.
     pub(super) fn synchronise(&mut self) -> Result<(), CoordinatorError> {
         let start = Instant::now();
-        let kinds: Vec<Integration> = self.members.iter().map(|member| member.kind).collect();
-        let sizes: Vec<u64> = self.members.iter().map(|member| member.part.roster.len()).collect();
+        let kinds: Vec<Integration> = self.participants.iter().map(|participant| participant.kind).collect();
+        let sizes: Vec<u64> =
+            self.participants.iter().map(|participant| participant.part.roster.len()).collect();
+        let Scratch { grouped, velocities, record, stage, dt, .. } = &mut self.scratch;
         let candidates = &self.memory.candidates;
-        let (members, instruments) = (&mut self.members, &mut self.instruments);
-        let mut connections = Connections::new(&self.io, members, instruments, candidates, &mut self.scratch);
-        let Connections { forest, shares, dt, .. } = connections;
-        let gravity_dt = self.plan.domain.gravity * dt;
+        let (participants, instruments, time) =
+            (&mut self.participants, &mut self.instruments, (*stage, *dt));
+        let mut connections =
+            Connections::new(&self.io, participants, instruments, candidates, grouped, velocities, time);
+        let Connections { forest, shares, .. } = connections;
+        let gravity_dt = self.setup.plan.domain.gravity * *dt;
         let stage_of_groups = Stage { kinds: &kinds, sizes: &sizes, forest, shares, gravity_dt };
-        let result = stage_of_groups.synchronise(&self.plan.coupling, &mut connections)?;
+        let result = stage_of_groups.synchronise(&self.setup.plan.coupling, &mut connections)?;
         let waited = connections.waited;
 
-        let scratch = &mut self.scratch;
-        scratch.record.repetitions += result.repetitions;
+        record.repetitions += result.repetitions;
         // Answers that diverged are thrown away, and their errors do not count.
         if result.disagreement.is_finite() {
-            scratch.record.disagreement = scratch.record.disagreement.max(result.disagreement);
-            scratch.record.note_errors(result.momentum_error, 0.0);
+            record.disagreement = record.disagreement.max(result.disagreement);
+            record.note_errors(result.momentum_error, 0.0);
         }
-        scratch.synchronised = result;
-        scratch.move_groups(candidates);
+        velocities.synchronised = result;
+        let Velocities { synchronised, candidates: moving, travel, .. } = velocities;
+        let groups = synchronised.velocity.iter().enumerate();
+        let moved = groups.map(|(group, &together)| (grouped.forest.members(group), together));
+        *travel = move_members(candidates, moved, &grouped.assignments, *dt, moving);
         self.instruments.count(Phase::Synchronise, start, waited);
         Ok(())
     }
@@ -124,66 +134,49 @@ impl Simulation {
     /// another stage is needed and allowed.
     pub(super) fn activate_marked(&mut self) -> bool {
         let start = Instant::now();
-        let coupling = &self.plan.coupling;
-        let stages_max = match coupling.stages_max.unwrap_or_else(|| default_stages(&self.members)) {
+        let coupling = &self.setup.plan.coupling;
+        let stages_max = match coupling.stages_max.unwrap_or_else(|| default_stages(&self.participants)) {
             StagesMax::Count(count) => count,
             StagesMax::Converged => coupling.converged_stages_max,
         };
-        let another = self.scratch.activate_marked(&self.memory.candidates, stages_max);
+        let candidates = &self.memory.candidates;
+        let Scratch { stage, detected, grouped, velocities, record, .. } = &mut self.scratch;
+        let approach = detected.part_marked(candidates, &velocities.candidates);
+        let another = approach > 0 && *stage < stages_max;
+        if another {
+            detected.activate();
+            *stage += 1;
+        } else {
+            let refused = grouped.forest.refused();
+            record.ignored = refused.len() as u64;
+            record.unresolved = approach + detected.part(candidates, refused, &velocities.candidates);
+        }
         self.instruments.count(Phase::Synchronise, start, 0.0);
         another
     }
 }
 
-impl Scratch {
-    /// Gives the members of each group its velocity, and finds the largest travel |v| h/r of a particle.
-    pub(super) fn move_groups(&mut self, candidates: &Candidates) {
-        let Self { forest, synchronised, velocity, assignments, dt, .. } = self;
-        let mut travel = assignments.iter().map(|assignment| assignment.travel).fold(0.0, f64::max);
-        for (group, &together) in synchronised.velocity.iter().enumerate() {
-            let distance = together.length() * *dt;
-            for &i in forest.members(group) {
-                velocity[i as usize] = together;
-                if !candidates.is_immovable(i) {
-                    travel = f64::max(travel, distance / candidates.radius[i as usize]);
-                }
+/// Gives members the velocities by which they move, into the column `moving` of the candidates: `moved` names
+/// members that move as one, with their velocity v [m/s]. Returns the largest travel |v| h/r of a particle in
+/// the step of length h = `dt`, where r is its radius. Participants told the travel of free particles.
+pub(super) fn move_members<'a>(
+    candidates: &Candidates,
+    moved: impl Iterator<Item = (&'a [u32], DVec3)>,
+    assignments: &[Assignment],
+    dt: f64,
+    moving: &mut [DVec3],
+) -> f64 {
+    let mut travel = assignments.iter().map(|assignment| assignment.travel).fold(0.0, f64::max);
+    for (members, together) in moved {
+        let distance = together.length() * dt;
+        for &i in members {
+            moving[i as usize] = together;
+            if !candidates.is_immovable(i) {
+                travel = f64::max(travel, distance / candidates.radius[i as usize]);
             }
         }
-        self.travel = travel;
     }
-
-    /// Kinetic energy [J] of the difference between the velocities v_i that members of groups report and the
-    /// velocity v' of the group, by which they move: the sum of m_i |v_i - v'|^2 / 2. Particles outside of
-    /// groups move by the velocities that they report.
-    pub(super) fn phantom(&self, candidates: &Candidates) -> f64 {
-        let Self { forest, velocity, member_velocity, .. } = self;
-        let reported = forest.all_members().iter().zip(member_velocity);
-        let movable = reported.filter(|&(&i, _)| !candidates.is_immovable(i));
-        let energies = movable.map(|(&i, &reported)| {
-            0.5 * candidates.mass[i as usize] * (reported - velocity[i as usize]).length_squared()
-        });
-        energies.sum()
-    }
-
-    fn activate_marked(&mut self, candidates: &Candidates, stages_max: u32) -> bool {
-        let velocity = |i| self.velocity[i as usize];
-        approaching(candidates, &self.marked, velocity, &mut self.approaching, &mut self.receding);
-        let another = !self.approaching.is_empty() && self.stage < stages_max;
-        if another {
-            std::mem::swap(&mut self.marked, &mut self.receding);
-            self.pairs.append(&mut self.approaching);
-            // The list consists of two sorted runs, which a stable sort merges in linear time.
-            self.pairs.sort();
-            self.stage += 1;
-        } else {
-            let refused = self.forest.refused();
-            self.record.ignored = refused.len() as u64;
-            self.record.unresolved = self.approaching.len() as u64;
-            approaching(candidates, refused, velocity, &mut self.approaching, &mut self.receding);
-            self.record.unresolved += self.approaching.len() as u64;
-        }
-        another
-    }
+    travel
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! become ours.
 
 use amalgam_particles::text::shorten;
-use amalgam_particles::{Horizon, MovingSurface, ParticleId, Particles, RADIUS_RULE, is_radius};
+use amalgam_particles::{ContactLookAhead, MovingSurface, ParticleId, Particles, RADIUS_RULE, is_radius};
 
 use super::values::{
     check_name, flags, lattice_from_wire, lattice_to_wire, margin_from_wire, positive_time, take_surface,
@@ -179,7 +179,7 @@ impl Call for Surveyed {
     }
 }
 
-/// Longest time [s] and largest acceleration [m/s^2] of a horizon.
+/// Longest time [s] and largest acceleration [m/s^2] of a look-ahead.
 const TIME_LIMIT: f64 = 1e6;
 const ACCELERATION_LIMIT: f64 = 1e12;
 
@@ -187,8 +187,8 @@ impl Interest {
     pub(super) fn put(self, columns: &mut Columns) -> v1::Interest {
         let mut header = v1::Interest {
             triangles: self.triangles,
-            contact_time: self.horizon.time,
-            contact_acceleration: self.horizon.acceleration,
+            contact_time: self.look_ahead.time,
+            contact_acceleration: self.look_ahead.acceleration,
             ..Default::default()
         };
         match self.wanted {
@@ -229,7 +229,7 @@ impl Interest {
                  to {ACCELERATION_LIMIT:e} m/s^2"
             )));
         }
-        Ok(Self { wanted, triangles: header.triangles, horizon: Horizon { time, acceleration } })
+        Ok(Self { wanted, triangles: header.triangles, look_ahead: ContactLookAhead { time, acceleration } })
     }
 }
 

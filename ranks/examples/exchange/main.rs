@@ -9,7 +9,7 @@ mod workload;
 
 use std::{array, thread, time::Instant};
 
-use amalgam_ranks::{Cell, Cut, ExactSum, Moves, Ranks};
+use amalgam_ranks::{Cell, Decomposition, ExactSum, Moves, Ranks};
 
 use crate::workload::{bits, number};
 
@@ -124,6 +124,6 @@ fn bench(ranks: &Ranks) {
     say("moves of 10^6 times 24 B, a tenth leaves", count * 24, seconds);
     let place = |i: usize| array::from_fn(|axis| (bits(&[i as u64, axis as u64]) % 100) as i32);
     let cells: Vec<Cell> = (0..count).map(place).collect();
-    let seconds = time(5, &mut || drop(Cut::balanced(ranks, |i| cells[i], count, 100)));
+    let seconds = time(5, &mut || drop(Decomposition::balanced(ranks, |i| cells[i], count, 100)));
     say("cut of 10^6 particles a rank", count * 12, seconds);
 }

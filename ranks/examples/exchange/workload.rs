@@ -2,7 +2,7 @@
 
 use std::{array, fmt, thread};
 
-use amalgam_ranks::{Cell, Cut, ExactSum, Moves, Ranks};
+use amalgam_ranks::{Cell, Decomposition, ExactSum, Moves, Ranks};
 
 const PARTICLES: u64 = 20_000;
 const ROUNDS: u64 = 20;
@@ -61,7 +61,7 @@ impl Particles {
         }
     }
 
-    fn migrate(&mut self, ranks: &Ranks, cut: &Cut) -> usize {
+    fn migrate(&mut self, ranks: &Ranks, cut: &Decomposition) -> usize {
         let destination: Vec<u32> = self.position.iter().map(|&x| cut.owner(cell(x)) as u32).collect();
         let moves = Moves::new(ranks, &destination);
         moves.apply(ranks, &mut self.id);
@@ -72,7 +72,7 @@ impl Particles {
 
     /// Particle by particle a sum over those in cells around, in the order of ids: their owners do not
     /// matter.
-    fn forces(&self, ranks: &Ranks, cut: &Cut) -> Vec<f64> {
+    fn forces(&self, ranks: &Ranks, cut: &Decomposition) -> Vec<f64> {
         let with = cut.neighbours(ranks.rank(), DEPTH);
         let near = |&to: &usize| {
             let seen = self.position.iter().zip(&self.id).zip(&self.charge);
@@ -134,7 +134,7 @@ pub(crate) fn run(ranks: &Ranks) -> Summary {
         own.step(round, &force);
         // A cost that differs by rank and round: results must not depend on it.
         let weight = 100 + bits(&[round, ranks.rank() as u64]) % 50;
-        let cut = Cut::balanced(ranks, |i| cell(own.position[i]), own.id.len(), weight);
+        let cut = Decomposition::balanced(ranks, |i| cell(own.position[i]), own.id.len(), weight);
         moved[0] += own.migrate(ranks, &cut) as u64;
         neighbours = neighbours.max(cut.neighbours(ranks.rank(), DEPTH).len());
         force = own.forces(ranks, &cut);

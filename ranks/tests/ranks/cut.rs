@@ -1,22 +1,22 @@
 //! Space cut among ranks, and particles moved to their owners.
 
-use amalgam_ranks::{Cell, Cut, Moves};
+use amalgam_ranks::{Cell, Decomposition, Moves};
 use proptest::prelude::*;
 
 use crate::common::{SIZES, bits, on_ranks};
 
 /// The cut for `size` ranks of particles that are dealt out among them.
-fn cut(size: usize, cells: &[Cell], weight: impl Fn(usize) -> u64 + Sync) -> Cut {
+fn cut(size: usize, cells: &[Cell], weight: impl Fn(usize) -> u64 + Sync) -> Decomposition {
     let cuts = on_ranks(size, |ranks| {
         let own: Vec<Cell> = cells.iter().skip(ranks.rank()).step_by(size).copied().collect();
-        Cut::balanced(ranks, |i| own[i], own.len(), weight(ranks.rank()))
+        Decomposition::balanced(ranks, |i| own[i], own.len(), weight(ranks.rank()))
     });
     assert!(cuts.iter().all(|cut| *cut == cuts[0]), "ranks differ");
-    assert_eq!(Cut::from_words(&cuts[0].to_words()), Some(cuts[0].clone()));
+    assert_eq!(Decomposition::from_words(&cuts[0].to_words()), Some(cuts[0].clone()));
     cuts[0].clone()
 }
 
-fn counts(cut: &Cut, cells: &[Cell]) -> Vec<usize> {
+fn counts(cut: &Decomposition, cells: &[Cell]) -> Vec<usize> {
     let mut counts = vec![0; cut.size()];
     cells.iter().for_each(|&cell| counts[cut.owner(cell)] += 1);
     counts
@@ -42,7 +42,7 @@ fn a_slow_rank_gets_less() {
     // Particles lie where their ranks are: rank 1, twice as slow, above y = 0.
     let cuts = on_ranks(2, |ranks| {
         let low = if ranks.rank() == 0 { -1000 } else { 0 };
-        Cut::balanced(ranks, |i| [0, low + i as i32, 0], 1000, 100 * (1 + ranks.rank() as u64))
+        Decomposition::balanced(ranks, |i| [0, low + i as i32, 0], 1000, 100 * (1 + ranks.rank() as u64))
     });
     // Total 300,000, of which half is reached 50,000 = 250 particles above 0.
     assert_eq!(cuts[0].region(0).1[1], 249);
@@ -51,7 +51,7 @@ fn a_slow_rank_gets_less() {
 
 #[test]
 fn rows_stay_whole_while_they_are_short_and_y_and_z_are_thick() {
-    let whole_rows = |cut: &Cut| {
+    let whole_rows = |cut: &Decomposition| {
         (0..cut.size()).all(|rank| cut.region(rank).0[0] == i32::MIN && cut.region(rank).1[0] == i32::MAX)
     };
     assert!(whole_rows(&cut(8, &block(10_000, [32, 16, 16]), |_| 1)));

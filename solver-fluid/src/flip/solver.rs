@@ -18,7 +18,7 @@ use super::pressure::{Limits, PressureSolver, Split, split_zeros};
 use super::slab::members::{SeenMembers, sizes};
 use super::slab::{Halo, Slab, depth};
 use super::state::{CellKinds, OutsideImpulses, ParticlesOnGrid, Settings, Timing, Transfer};
-use crate::fluid::{Basics, Cut, Fluid, FluidMethod};
+use crate::fluid::{Basics, Fluid, FluidMethod, Substeps};
 use crate::sources::Sources;
 use crate::substeps::{Extremes, Tentative, speed_max};
 
@@ -402,7 +402,7 @@ impl FluidMethod for FlipMethod {
         &mut self,
         particles: &Particles,
         tentative: &mut Tentative,
-        (request, cut): (&Request<'_>, Cut),
+        (request, cut): (&Request<'_>, Substeps),
         answer: &mut Answer,
     ) -> Result<(), SolverError> {
         let substeps = cut.substeps;

@@ -1,14 +1,15 @@
 //! A fluid cut among ranks: the particles that a rank owns, and the particles of other ranks that it sees.
 //!
-//! Space is cut into boxes of whole cells, one per rank ([`Cut`]). A rank owns the particles in its box.
-//! Particles of other ranks within a support radius of the box are its **ghosts**. Own particles meet ghosts
-//! in sums, but the owners of the ghosts find the ghosts' densities and forces. On every rank a particle
-//! meets its neighbours in the order of rows, bins and ids, so that no sum depends on the cut by a bit.
+//! Space is cut into boxes of whole cells, one per rank ([`Decomposition`]). A rank owns the particles in its
+//! box. Particles of other ranks within a support radius of the box are its **ghosts**. Own particles meet
+//! ghosts in sums, but the owners of the ghosts find the ghosts' densities and forces. On every rank a
+//! particle meets its neighbours in the order of rows, bins and ids, so that no sum depends on the cut by a
+//! bit.
 
 use std::time::{Duration, Instant};
 
 use amalgam_particles::{DVec3, ParticleId};
-use amalgam_solver_kit::{Cell, Cut, Ranks};
+use amalgam_solver_kit::{Cell, Decomposition, Ranks};
 use bytemuck::{Pod, Zeroable};
 use glam::{IVec3, Vec3};
 use rayon::prelude::*;
@@ -24,7 +25,7 @@ const UNBALANCED: f64 = 1.1;
 #[derive(Clone, Debug)]
 pub(super) struct Share {
     pub(super) ranks: Ranks,
-    cut: Cut,
+    cut: Decomposition,
     /// Time spent on own particles since the last [`Self::balance`].
     busy: Duration,
     pub(super) spent: Spent,
@@ -42,7 +43,12 @@ pub struct Spent {
 impl Default for Share {
     /// The whole fluid.
     fn default() -> Self {
-        Self { ranks: Ranks::alone(), cut: Cut::whole(), busy: Duration::ZERO, spent: Spent::default() }
+        Self {
+            ranks: Ranks::alone(),
+            cut: Decomposition::whole(),
+            busy: Duration::ZERO,
+            spent: Spent::default(),
+        }
     }
 }
 
@@ -53,7 +59,7 @@ impl Share {
         // Of n ranks each counts every nth particle.
         let of = |k: usize| ranks.rank() + k * ranks.size();
         let count = positions.len().saturating_sub(ranks.rank()).div_ceil(ranks.size());
-        let cut = Cut::balanced(ranks, |k| cell(grid, positions[of(k)]), count, 1);
+        let cut = Decomposition::balanced(ranks, |k| cell(grid, positions[of(k)]), count, 1);
         let own = |&i: &u32| cut.owner(cell(grid, positions[i as usize])) == ranks.rank();
         let own = (0..positions.len() as u32).into_par_iter().with_min_len(CHUNK).filter(own).collect();
         (Self { ranks: ranks.clone(), cut, ..Self::default() }, own)
@@ -87,7 +93,8 @@ impl Share {
 
     /// Cuts space anew, where an own particle costs `weight` [ns]. Collective.
     pub(super) fn recut(&mut self, grid: &FixedPointGrid, positions: &[DVec3], weight: u64) {
-        self.cut = Cut::balanced(&self.ranks, |i| cell(grid, positions[i]), positions.len(), weight);
+        self.cut =
+            Decomposition::balanced(&self.ranks, |i| cell(grid, positions[i]), positions.len(), weight);
     }
 
     /// The rank that each own particle belongs to now.

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::ghosts::{Ghosts, Share, Spent};
 use super::neighbours::{FixedPointGrid, Points};
 use super::{SphParameters, evaluation::Evaluation, guard::Guard, sources::Sources, walls::Walls};
-use crate::fluid::{Basics, Cut, Fluid, FluidMethod};
+use crate::fluid::{Basics, Fluid, FluidMethod, Substeps};
 use crate::substeps::{Extremes, Tentative};
 
 /// Relative excess of a sub-step over the longest stable one up to which no further sub-step is added,
@@ -340,10 +340,10 @@ impl FluidMethod for SphMethod {
         &mut self,
         particles: &Particles,
         tentative: &mut Tentative,
-        (request, cut): (&Request<'_>, Cut),
+        (request, cut): (&Request<'_>, Substeps),
         answer: &mut Answer,
     ) -> Result<(), SolverError> {
-        let Cut { substeps, dt, .. } = cut;
+        let Substeps { substeps, dt, .. } = cut;
         for k in 0..substeps {
             if k > 0 {
                 self.end_substep(particles, tentative, request);

@@ -1,7 +1,7 @@
 //! Contacts of a body with itself. The solver's own service finds them, so that only particles in contact
 //! travel to the coordinator.
 
-use amalgam_particles::{DVec3, Horizon, PairFinder, ParticleId, Particles, Spheres, reduce};
+use amalgam_particles::{ContactLookAhead, DVec3, PairFinder, ParticleId, Particles, Spheres, reduce};
 use amalgam_ranks::{ExactSum, Ranks};
 use rayon::prelude::*;
 
@@ -11,7 +11,7 @@ use crate::near::ghosts::{Beside, Ghosts};
 use crate::solver::Solver;
 
 /// Finds which of a body's particles intersect each other (rule 1, Eq. 21 [Truong2021]), or may within a
-/// horizon, joined ones excepted.
+/// look-ahead time, joined ones excepted.
 ///
 /// The search looks a little farther than needed and its result, a list of near pairs [Verlet1967], serves
 /// until particles have moved too far for it. Contacts are then found exactly, in time proportional to the
@@ -33,14 +33,14 @@ pub(crate) struct OwnContacts {
     listed: (Vec<ParticleId>, Vec<DVec3>),
     ghosts: Ghosts,
     touching: Vec<(u32, u32)>,
-    /// Speed that each particle may have within the horizon [m/s].
+    /// Speed that each particle may have within the look-ahead time [m/s].
     speed: Vec<f64>,
     /// True if pairs may collide that were joined across ranks when the list was made.
     is_outdated: bool,
 }
 
-/// A list covers gaps of up to this many times the reach of the fastest particle within the horizon, if that
-/// is more than the skin.
+/// A list covers gaps of up to this many times the reach of the fastest particle within the look-ahead time,
+/// if this is more than the skin.
 const RESERVE: f64 = 2.0;
 
 impl OwnContacts {
@@ -81,9 +81,9 @@ impl OwnContacts {
         Ok(this)
     }
 
-    /// The pairs of places `(i, j)`, `i < j`, that may touch within the horizon, sorted. On ranks, a pair has
-    /// two own particles, or an own one and a ghost, which is behind all own ones. Collective.
-    pub(crate) fn update(&mut self, solver: &dyn Solver, horizon: Horizon) -> &[(u32, u32)] {
+    /// The pairs of places `(i, j)`, `i < j`, that may touch within the look-ahead time, sorted. On ranks, a
+    /// pair has two own particles, or an own one and a ghost, which is behind all own ones. Collective.
+    pub(crate) fn update(&mut self, solver: &dyn Solver, look_ahead: ContactLookAhead) -> &[(u32, u32)] {
         let particles = solver.particles();
         let velocity = &particles.velocity;
         let fastest = reduce::max(velocity.len(), 0.0, |i| velocity[i].length());
@@ -91,7 +91,7 @@ impl OwnContacts {
         let mut largest = [fastest, f64::from(u8::from(is_outdated))];
         self.ranks.max(&mut largest);
         let [fastest, outdated] = largest;
-        let reach = 2.0 * horizon.reach(fastest + horizon.acceleration * horizon.time);
+        let reach = 2.0 * look_ahead.reach(fastest + look_ahead.acceleration * look_ahead.time);
         if outdated == 0.0 && self.still_holds(particles, reach) {
             self.ghosts.follow(&self.ranks, particles);
         } else {
@@ -99,14 +99,14 @@ impl OwnContacts {
         }
         let Self { ranks, near, ghosts, speed, touching, .. } = self;
         let all = ghosts.beside(particles);
-        if horizon.time > 0.0 {
-            foresee(ranks, horizon, (near, ghosts), particles, speed);
+        if look_ahead.time > 0.0 {
+            foresee(ranks, look_ahead, (near, ghosts), particles, speed);
         }
         touching.clear();
         touching.par_extend(near.par_iter().with_min_len(4096).copied().filter(|&(i, j)| {
             let mut reach = all.radius(i) + all.radius(j);
-            if horizon.time > 0.0 {
-                reach += horizon.reach(speed[i as usize]) + horizon.reach(speed[j as usize]);
+            if look_ahead.time > 0.0 {
+                reach += look_ahead.reach(speed[i as usize]) + look_ahead.reach(speed[j as usize]);
             }
             all.position(i).distance_squared(all.position(j)) < reach * reach
                 && !(all.is_immovable(i) && all.is_immovable(j))
@@ -202,10 +202,10 @@ fn mean(ranks: &Ranks, sum: [f64; 3], count: usize) -> [f64; 3] {
     std::array::from_fn(|axis| sums[axis] / all[0].max(1) as f64)
 }
 
-/// The speed that each own particle and each ghost may have within the horizon [m/s]. Collective.
+/// The speed that each own particle and each ghost may have within the look-ahead time [m/s]. Collective.
 fn foresee(
     ranks: &Ranks,
-    horizon: Horizon,
+    look_ahead: ContactLookAhead,
     (near, ghosts): (&[(u32, u32)], &Ghosts),
     particles: &Particles,
     speed: &mut Vec<f64>,
@@ -214,9 +214,9 @@ fn foresee(
     let gap = |i: u32, j: u32| all.position(i).distance(all.position(j)) - (all.radius(i) + all.radius(j));
     let (velocity, own) = (&particles.velocity, particles.len());
     speed.clear();
-    speed.par_extend(velocity.par_iter().with_min_len(4096).map(|&velocity| horizon.speed(velocity)));
-    speed.extend(ghosts.ask(ranks, |i| horizon.speed(velocity[i as usize])));
-    horizon.foresee_with(near, gap, speed, |speed, raised| {
+    speed.par_extend(velocity.par_iter().with_min_len(4096).map(|&velocity| look_ahead.speed(velocity)));
+    speed.extend(ghosts.ask(ranks, |i| look_ahead.speed(velocity[i as usize])));
+    look_ahead.foresee_with(near, gap, speed, |speed, raised| {
         let goes_on = ranks.any(raised);
         if goes_on && !ranks.is_alone() {
             let (own, of_ghosts) = speed.split_at_mut(own);
@@ -285,7 +285,7 @@ mod tests {
                 body.0.position.swap(5, 17);
             }
             let before = own.listed.1.clone();
-            let found = own.update(&body, Horizon::default()).to_vec();
+            let found = own.update(&body, ContactLookAhead::default()).to_vec();
             let Particles { id, position, radius, immovable, .. } = &body.0;
             let mut expected = Vec::new();
             for i in 0..400usize {
@@ -314,11 +314,13 @@ mod tests {
     }
 
     /// A swarm whose particles go from rank to rank, as one that is whole: contacts, and what may touch
-    /// within a horizon.
+    /// within a look-ahead time.
     #[test]
     fn ranks_find_the_contacts_of_one() {
-        let horizon =
-            |step: u64| Horizon { time: if step.is_multiple_of(3) { 0.0 } else { 0.01 }, acceleration: 10.0 };
+        let look_ahead = |step: u64| ContactLookAhead {
+            time: if step.is_multiple_of(3) { 0.0 } else { 0.01 },
+            acceleration: 10.0,
+        };
         let swarm = |ranks: &Ranks| -> Vec<Vec<[ParticleId; 2]>> {
             let mut all = Particles::default();
             for i in 0..400 {
@@ -352,7 +354,7 @@ mod tests {
                 }
                 body.0 = all.clone();
                 body.0.reorder(&mine);
-                own.update(&body, horizon(step));
+                own.update(&body, look_ahead(step));
                 let named = own.reported(&body.0).into_iter().map(|[a, b]| [a.min(b), a.max(b)]);
                 let mut named = ranks.broadcast(ranks.gather(named.collect()).unwrap_or_default().concat());
                 named.sort_unstable();

@@ -5,7 +5,7 @@
 //! grains need not change ranks as soon as they leave their box.
 
 use amalgam_particles::{DVec3, ParticleId, Particles};
-use amalgam_solver_kit::{Cut, Moves, Ranks};
+use amalgam_solver_kit::{Decomposition, Moves, Ranks};
 
 /// Edge of a cell, in largest diameters of grains.
 const DIAMETERS: f64 = 4.0;
@@ -48,7 +48,7 @@ impl Share {
     pub(super) fn moves(&self, particles: &Particles) -> Moves {
         let position = &particles.position;
         let cell = |i: usize| (position[i] / self.cell).floor().to_array().map(|place| place as i32);
-        let cut = Cut::balanced(&self.ranks, cell, position.len(), 1);
+        let cut = Decomposition::balanced(&self.ranks, cell, position.len(), 1);
         let owners: Vec<u32> = (0..position.len()).map(|i| cut.owner(cell(i)) as u32).collect();
         Moves::new(&self.ranks, &owners)
     }

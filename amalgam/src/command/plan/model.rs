@@ -141,11 +141,11 @@ impl Estimate {
 type Bounds = [[f64; 3]; 2];
 
 /// Rows along x are whole up to this many times the longer side across them, as in
-/// [`amalgam_solver_kit::Cut::balanced`].
+/// [`amalgam_solver_kit::Decomposition::balanced`].
 const ROW: f64 = 4.0;
 
-/// The axis across which [`amalgam_solver_kit::Cut::balanced`] would cut a box with these edges and with
-/// cells of this size.
+/// The axis across which [`amalgam_solver_kit::Decomposition::balanced`] would cut a box with these edges and
+/// with cells of this size.
 fn axis(edges: [f64; 3], cell: f64) -> usize {
     let [x, y, z] = edges;
     let across = if z > y { 2 } else { 1 };

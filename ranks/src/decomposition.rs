@@ -1,4 +1,4 @@
-//! The cut of space among ranks.
+//! The decomposition of space among ranks.
 
 /// A cell of the solver's own raster.
 pub type Cell = [i32; 3];
@@ -22,16 +22,16 @@ pub(crate) fn ranks_below(ranks: usize) -> usize {
     ranks / 2
 }
 
-/// A cut of space among ranks: a box of whole cells per rank. The boxes cover all space; their outermost
-/// faces lie at the lowest and the highest cell that an i32 can name.
+/// A domain decomposition: space is cut among ranks, a box of whole cells per rank. The boxes cover all space;
+/// their outermost faces lie at the lowest and the highest cell that an i32 can name.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cut {
+pub struct Decomposition {
     /// The tree of bisections: a plane, then those of the ranks below it, then those of the ranks above it.
     planes: Vec<Plane>,
     regions: Vec<Region>,
 }
 
-impl Cut {
+impl Decomposition {
     /// One rank owns everything.
     pub fn whole() -> Self {
         Self::new(Vec::new())
@@ -136,8 +136,8 @@ mod tests {
     use proptest::prelude::*;
 
     /// A cut for five ranks: two below y = 0, three above.
-    fn five() -> Cut {
-        Cut::from_words(&[1, 0, 2, 10, 0, -3, 2, 4]).expect("a cut")
+    fn five() -> Decomposition {
+        Decomposition::from_words(&[1, 0, 2, 10, 0, -3, 2, 4]).expect("a cut")
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn one_rank_owns_everything() {
-        let cut = Cut::whole();
+        let cut = Decomposition::whole();
         assert_eq!(cut.owner([i32::MAX, 0, i32::MIN]), 0);
         assert_eq!(cut.region(0), SPACE);
         assert!(cut.neighbours(0, i32::MAX).is_empty());
@@ -166,14 +166,14 @@ mod tests {
 
     #[test]
     fn words_that_are_no_cut_are_refused() {
-        assert_eq!(Cut::from_words(&five().to_words()), Some(five()));
-        assert_eq!(Cut::from_words(&[]), Some(Cut::whole()));
-        assert_eq!(Cut::from_words(&[1]), None);
-        assert_eq!(Cut::from_words(&[3, 0]), None);
-        assert_eq!(Cut::from_words(&[1, i32::MIN]), None);
-        assert_eq!(Cut::from_words(&[1, 0, 1, 0]), None);
+        assert_eq!(Decomposition::from_words(&five().to_words()), Some(five()));
+        assert_eq!(Decomposition::from_words(&[]), Some(Decomposition::whole()));
+        assert_eq!(Decomposition::from_words(&[1]), None);
+        assert_eq!(Decomposition::from_words(&[3, 0]), None);
+        assert_eq!(Decomposition::from_words(&[1, i32::MIN]), None);
+        assert_eq!(Decomposition::from_words(&[1, 0, 1, 0]), None);
         // The third rank would lie below 5 and above 0.
-        assert_eq!(Cut::from_words(&[1, 0, 1, -5]).map(|cut| cut.size()), None);
+        assert_eq!(Decomposition::from_words(&[1, 0, 1, -5]).map(|cut| cut.size()), None);
     }
 
     proptest! {

@@ -12,7 +12,7 @@ use roster::Roster;
 use serde::{Deserialize, Serialize};
 
 /// A participant of the run.
-pub(crate) struct Member {
+pub(crate) struct Participant {
     pub(crate) kind: Integration,
     /// Triangles between its particles, as they were at the start.
     pub(crate) triangles: Vec<[ParticleId; 3]>,
@@ -96,7 +96,7 @@ impl Part {
     }
 }
 
-impl Member {
+impl Participant {
     /// A participant at the start of a run. `grids` are all grids that some participant asks about.
     pub(crate) fn new(
         connection: Connection,

@@ -2,9 +2,9 @@
 
 use glam::DVec3;
 
-/// Time ahead for which contacts are predicted.
+/// Time ahead, and the acceleration in it, for which contacts are predicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Horizon {
+pub struct ContactLookAhead {
     /// Length of the step that is looked ahead [s]; 0 for the pairs that intersect now.
     pub time: f64,
     /// Largest acceleration by anything but contacts [m/s^2].
@@ -14,8 +14,8 @@ pub struct Horizon {
 /// Chains of collisions are followed over this many hits.
 const HITS: usize = 4;
 
-impl Horizon {
-    /// Largest speed of a particle within the horizon [m/s], if nothing hits it.
+impl ContactLookAhead {
+    /// Largest speed of a particle within the look-ahead time [m/s], if nothing hits it.
     pub fn speed(&self, velocity: DVec3) -> f64 {
         velocity.length() + self.acceleration * self.time
     }
@@ -26,7 +26,7 @@ impl Horizon {
         2.0 * speed * self.time
     }
 
-    /// True if a pair with this gap [m] between its surfaces may touch within the horizon.
+    /// True if a pair with this gap [m] between its surfaces may touch within the look-ahead time.
     pub fn meets(&self, gap: f64, speeds: [f64; 2]) -> bool {
         gap < self.reach(speeds[0]) + self.reach(speeds[1])
     }
@@ -72,16 +72,16 @@ mod tests {
     /// one's.
     #[test]
     fn a_blow_is_followed_along_a_row() {
-        let horizon = Horizon { time: 0.1, acceleration: 0.0 };
+        let look_ahead = ContactLookAhead { time: 0.1, acceleration: 0.0 };
         let pairs: Vec<(u32, u32)> = (0..5).map(|i| (i, i + 1)).collect();
         let mut speed = vec![10.0, 0.0, 0.0, 0.0, 0.0, 0.0];
-        horizon.foresee(&pairs, |i, _| if i == 3 { 10.0 } else { 1.0 }, &mut speed);
+        look_ahead.foresee(&pairs, |i, _| if i == 3 { 10.0 } else { 1.0 }, &mut speed);
         assert_eq!(speed, [10.0, 10.0, 10.0, 10.0, 0.0, 0.0]);
     }
 
     #[test]
     fn without_time_only_what_intersects_meets() {
-        let horizon = Horizon { time: 0.0, acceleration: 9.81 };
-        assert!(horizon.meets(-1e-9, [5.0, 5.0]) && !horizon.meets(0.0, [5.0, 5.0]));
+        let look_ahead = ContactLookAhead { time: 0.0, acceleration: 9.81 };
+        assert!(look_ahead.meets(-1e-9, [5.0, 5.0]) && !look_ahead.meets(0.0, [5.0, 5.0]));
     }
 }

@@ -1,0 +1,171 @@
+//! Setup of a run: all that is fixed at its start, and checks of it.
+
+use amalgam_particles::{Lattice, PairFinder, Spheres};
+use amalgam_proto::contract::{Integration, Table};
+
+use crate::error::CoordinatorError;
+use crate::obstacles::Obstacles;
+use crate::participant::Participant;
+use crate::participant::connection::Connection;
+use crate::settings::{CouplingSettings, DomainSettings, ProbeSettings, TimeSettings};
+use crate::state::order::Order;
+use crate::state::surfaces::Surfaces;
+
+/// The part of a scene that the coordinator reads.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Name of the scene.
+    pub scene: String,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// `[domain]`.
+    pub domain: DomainSettings,
+    /// `[time]`.
+    pub time: TimeSettings,
+    /// `[coupling]`.
+    pub coupling: CouplingSettings,
+    /// `[[probes]]`.
+    pub probes: Vec<ProbeSettings>,
+}
+
+/// All that the scene and the participants' particle tables fix. Phases read it, and none changes it.
+pub(crate) struct Setup {
+    pub(crate) plan: Plan,
+    /// Order of the participants.
+    pub(crate) order: Order,
+    /// The grid of surveys.
+    pub(crate) lattice: Lattice,
+    /// Contact of the surfaces of each pair of participants.
+    pub(crate) surfaces: Surfaces,
+    pub(crate) obstacles: Obstacles,
+    /// Factor of alpha for the contacts of each participant.
+    pub(crate) elasticity: Vec<f64>,
+}
+
+impl Setup {
+    /// Setup of a run of these participants, in the run's order.
+    ///
+    /// # Errors
+    /// A fault of the scene.
+    pub(crate) fn new(
+        plan: Plan,
+        order: Order,
+        connections: &[Connection],
+        tables: &[Table],
+    ) -> Result<Self, CoordinatorError> {
+        let names: Vec<String> = connections.iter().map(|connection| connection.name.clone()).collect();
+        check_immovable(&names, tables)?;
+        let obstacles = Obstacles::new(&plan.domain.obstacles).map_err(CoordinatorError::Scene)?;
+        let surfaced = names.iter().chain(plan.domain.obstacles.iter().map(|obstacle| &obstacle.name));
+        let surfaces = Surfaces::new(&plan.coupling, &surfaced.cloned().collect::<Vec<_>>(), names.len())?;
+        let lattice = Lattice { origin: plan.domain.min, cell_size: cell_size(radii(tables).collect()) };
+        let elasticity =
+            connections.iter().map(|connection| f64::from(u8::from(connection.elastic))).collect();
+        Ok(Self { plan, order, lattice, surfaces, obstacles, elasticity })
+    }
+
+    /// Refuses participants and obstacles that the scene's method of contact cannot treat.
+    ///
+    /// # Errors
+    /// A fault of the scene.
+    pub(crate) fn check(&self, participants: &[Participant]) -> Result<(), CoordinatorError> {
+        check_method(&self.plan.coupling, participants)?;
+        check_obstacles(&self.plan, participants)
+    }
+}
+
+/// Radii of all particles [m].
+pub(crate) fn radii(tables: &[Table]) -> impl Iterator<Item = f64> {
+    tables.iter().flat_map(|table| table.particles.radius.iter().copied())
+}
+
+/// Refuses rotating bodies without the contact law or of implicit participants, and several projections.
+fn check_method(coupling: &CouplingSettings, participants: &[Participant]) -> Result<(), CoordinatorError> {
+    let method = coupling.method.properties();
+    let is_refused = |participant: &&Participant| {
+        let is_carried = method.on_surfaces && participant.kind == Integration::Explicit;
+        participant.part.roster.has_bodies() && !is_carried
+    };
+    if let Some(participant) = participants.iter().find(is_refused) {
+        return Err(CoordinatorError::Scene(format!(
+            "participant {} has bodies that turn, which need contacts with friction and an explicit solver: write \
+             method = \"contact-law\" under [coupling]",
+            participant.part.connection.name
+        )));
+    }
+    let projections = participants.iter().filter(|participant| participant.kind == Integration::Projection);
+    let projections: Vec<&str> =
+        projections.map(|participant| participant.part.connection.name.as_str()).collect();
+    if let [first, second, ..] = projections[..] {
+        return Err(CoordinatorError::Scene(format!(
+            "participants {first} and {second} are both pressure projections, whose pressures would make energy where they \
+             touch: put both into one participant, or compute one of them by an explicit method"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses obstacles without the contact law, and an obstacle that has the name of a participant.
+fn check_obstacles(plan: &Plan, participants: &[Participant]) -> Result<(), CoordinatorError> {
+    let Some(first) = plan.domain.obstacles.first() else { return Ok(()) };
+    if !plan.coupling.method.properties().on_surfaces {
+        return Err(CoordinatorError::Scene(format!(
+            "obstacle {} is for the contact law: write method = \"contact-law\" under [coupling]",
+            first.name
+        )));
+    }
+    let is_participant =
+        |name: &String| participants.iter().any(|participant| &participant.part.connection.name == name);
+    match plan.domain.obstacles.iter().find(|obstacle| is_participant(&obstacle.name)) {
+        Some(obstacle) => Err(CoordinatorError::Scene(format!(
+            "an obstacle and a participant are both called {}: give each a name of its own",
+            obstacle.name
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Edge of the cells of surveys [m]: four times the median radius, but so large that no particle spans more
+/// than 17 cells.
+fn cell_size(mut radii: Vec<f64>) -> f64 {
+    if radii.is_empty() {
+        return 1.0;
+    }
+    let middle = radii.len() / 2;
+    let median = *radii.select_nth_unstable_by(middle, f64::total_cmp).1;
+    let largest = radii.iter().copied().fold(0.0, f64::max);
+    (4.0 * median).max(largest / 8.0)
+}
+
+/// Refuses immovable particles of different participants that overlap, since they can never be parted. Each
+/// participant checks its own particles itself.
+fn check_immovable(names: &[String], tables: &[Table]) -> Result<(), CoordinatorError> {
+    let (mut class, mut place) = (Vec::new(), Vec::new());
+    let (mut position, mut radius) = (Vec::new(), Vec::new());
+    for (k, Table { particles, .. }) in tables.iter().enumerate() {
+        for i in (0..particles.len()).filter(|&i| particles.immovable[i]) {
+            class.push(k as u16);
+            place.push(i);
+            position.push(particles.position[i]);
+            radius.push(particles.radius[i]);
+        }
+    }
+    let spheres = Spheres { position: &position, radius: &radius, class: Some(&class) };
+    match PairFinder::new().find(spheres, |_, _| true).first() {
+        None => Ok(()),
+        Some(&(i, j)) => {
+            let (i, j) = (i as usize, j as usize);
+            let name = |i: usize| names[usize::from(class[i])].clone();
+            let id = |i: usize| tables[usize::from(class[i])].particles.id[place[i]].0;
+            Err(CoordinatorError::ImmovableOverlap {
+                participant_a: name(i),
+                a: id(i),
+                participant_b: name(j),
+                b: id(j),
+                distance: position[i].distance(position[j]),
+                radius_a: radius[i],
+                radius_b: radius[j],
+            })
+        }
+    }
+}
