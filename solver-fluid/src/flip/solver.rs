@@ -1,6 +1,7 @@
 //! FLIP as a method of a fluid: the phases of a sub-step in their order.
 
 use amalgam_particles::lanes::{LANES, Width};
+use amalgam_particles::reduce::CHUNK;
 use amalgam_particles::{DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Particles};
 use amalgam_solver_kit::{Answer, Field, FieldValues, Fields, Integration, Ranks, Request, SolverError};
 use rayon::prelude::*;
@@ -13,7 +14,7 @@ use super::forces::{FaceForces, ForcesVersion};
 use super::grid::Grid;
 use super::grid_to_particle::{FacePairs, FaceSource, GridToParticle, Interpolated};
 use super::group_members::{GroupMotion, MEMBERS, SampleMembers, inertias};
-use super::particle_to_grid::{CHUNK, ParticleToGrid};
+use super::particle_to_grid::ParticleToGrid;
 use super::pressure::{Limits, PressureSolver, Split, split_zeros};
 use super::slab::members::{SeenMembers, sizes};
 use super::slab::{Halo, Slab, depth};

@@ -7,6 +7,7 @@
 
 use std::time::{Duration, Instant};
 
+use amalgam_particles::reduce::CHUNK;
 use amalgam_particles::{DVec3, ParticleId};
 use amalgam_solver_kit::{Cell, Cut, Ranks};
 use bytemuck::{Pod, Zeroable};
@@ -15,8 +16,6 @@ use rayon::prelude::*;
 
 use super::neighbours::{FixedPointGrid, Points};
 
-/// Particles of one task in loops over particles.
-const CHUNK: usize = 4096;
 /// Ratio of the busiest rank's work to the mean work of ranks above which space is cut anew.
 const UNBALANCED: f64 = 1.1;
 

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use amalgam_particles::lanes::{Lanes, Task, Width};
+use amalgam_particles::reduce::CHUNK;
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles};
 use amalgam_solver_kit::{Answer, Field, FieldValues, Fields, Members, Ranks, Request, SolverError};
 use rayon::prelude::*;
@@ -17,8 +18,6 @@ use crate::substeps::{Extremes, Tentative};
 /// because fluid that gets slightly faster or denser within a step should not double the work. The default
 /// Courant number leaves room for this excess: a dam break is stable at 2.5 times the default.
 const SUBSTEP_TOLERANCE: f64 = 0.25;
-/// Particles of one task in loops over particles.
-const CHUNK: usize = 4096;
 
 /// Weakly compressible SPH.
 pub struct SphMethod {

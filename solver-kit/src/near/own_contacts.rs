@@ -103,7 +103,7 @@ impl OwnContacts {
             foresee(ranks, horizon, (near, ghosts), particles, speed);
         }
         touching.clear();
-        touching.par_extend(near.par_iter().with_min_len(4096).copied().filter(|&(i, j)| {
+        touching.par_extend(near.par_iter().with_min_len(reduce::CHUNK).copied().filter(|&(i, j)| {
             let mut reach = all.radius(i) + all.radius(j);
             if horizon.time > 0.0 {
                 reach += horizon.reach(speed[i as usize]) + horizon.reach(speed[j as usize]);
@@ -214,7 +214,8 @@ fn foresee(
     let gap = |i: u32, j: u32| all.position(i).distance(all.position(j)) - (all.radius(i) + all.radius(j));
     let (velocity, own) = (&particles.velocity, particles.len());
     speed.clear();
-    speed.par_extend(velocity.par_iter().with_min_len(4096).map(|&velocity| horizon.speed(velocity)));
+    speed
+        .par_extend(velocity.par_iter().with_min_len(reduce::CHUNK).map(|&velocity| horizon.speed(velocity)));
     speed.extend(ghosts.ask(ranks, |i| horizon.speed(velocity[i as usize])));
     horizon.foresee_with(near, gap, speed, |speed, raised| {
         let goes_on = ranks.any(raised);
