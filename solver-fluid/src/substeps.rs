@@ -36,7 +36,7 @@ impl Substep {
 /// A sub-step that a method is asked to compute, and the state before it.
 #[derive(Clone, Copy)]
 pub struct SubstepRequest<'a> {
-    /// Which sub-step it is.
+    /// The sub-step, and its place in the step.
     pub substep: Substep,
     /// The groups, and what the coordinator asks for.
     pub request: &'a Request<'a>,
