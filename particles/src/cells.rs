@@ -68,7 +68,7 @@ impl Lattice {
         if let Some(block) = self.block(positions, radii, reach) {
             // Setting bits commutes, so the set does not depend on the order of threads.
             let bits: Vec<AtomicU64> = (0..block.words()).map(|_| AtomicU64::new(0)).collect();
-            (0..count).into_par_iter().with_min_len(4096).for_each(|i| {
+            (0..count).into_par_iter().with_min_len(reduce::CHUNK).for_each(|i| {
                 let (low, high) = extent(i);
                 for_each_cell(low, high, |cell| {
                     let (word, bit) = block.bit(cell);

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use crate::grid::POSITION_LIMIT;
 use crate::id::ParticleId;
+use crate::reduce;
 use crate::text::{number, vector};
 
 /// Every component of a velocity is smaller than this [m/s]: in a second, a particle of this speed covers the
@@ -107,7 +108,7 @@ impl Particles {
     /// If an index is out of range.
     pub fn reorder(&mut self, order: &[u32]) {
         fn reorder<T: Copy + Send + Sync>(column: &mut Vec<T>, order: &[u32]) {
-            *column = order.par_iter().with_min_len(4096).map(|&i| column[i as usize]).collect();
+            *column = order.par_iter().with_min_len(reduce::CHUNK).map(|&i| column[i as usize]).collect();
         }
         let Self { id, position, velocity, mass, radius, immovable } = self;
         reorder(id, order);

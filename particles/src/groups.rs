@@ -5,6 +5,7 @@ use glam::DVec3;
 use rayon::prelude::*;
 
 use crate::fields::Particles;
+use crate::reduce;
 
 /// The entry of [`GroupMap::group_of`] for a particle that moves on its own.
 pub const NO_GROUP: u32 = u32::MAX;
@@ -122,7 +123,7 @@ impl StepEnd<'_> {
     pub fn advance(&self, particles: &mut Particles, integrated: &[DVec3]) {
         let group_of = self.groups.group_of();
         let columns = particles.position.par_iter_mut().zip(&mut particles.velocity);
-        let columns = columns.zip(integrated).zip(group_of).with_min_len(4096);
+        let columns = columns.zip(integrated).zip(group_of).with_min_len(reduce::CHUNK);
         columns.for_each(|(((position, velocity), &integrated), &group)| {
             if group == NO_GROUP {
                 *position += integrated * self.dt;

@@ -8,7 +8,7 @@ use glam::DVec3;
 use rayon::prelude::*;
 
 use crate::grid::CellGrid;
-use crate::reduce;
+use crate::reduce::{self, CHUNK};
 use vicinity::Vicinity;
 
 /// Spheres, a column per field.
@@ -101,9 +101,6 @@ struct Search {
     near: Sorted,
     members: Vec<u32>,
 }
-
-/// Spheres in a task.
-const CHUNK: usize = 4096;
 
 /// Cells are wider than spheres can reach by this part, so that rounding of x / cell cannot carry a neighbour
 /// beyond the next cell. Up to 2^31 cells from the origin, the rounding is below 2.4e-7 of a cell.

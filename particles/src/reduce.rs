@@ -4,7 +4,8 @@ use std::ops::Add;
 
 use rayon::prelude::*;
 
-/// Elements summed one after the other before partial sums are combined, whatever the number of threads.
+/// Elements of one task in loops over particles, faces or cells, whatever the number of threads. A sum adds up
+/// the elements of a chunk one after the other before it combines the chunks.
 pub const CHUNK: usize = 4096;
 
 /// The sum of `term(i)` for `i` in `0..count`, the same to the bit for every number of threads.

@@ -1,25 +1,40 @@
 //! A fluid as a participant: the parts that do not depend on the method by which the fluid is computed.
 //!
-//! A [`FluidMethod`] computes forces and advances particles. [`Fluid`] is the [`Solver`] around it: it counts
-//! sub-steps, keeps the state between them, commits, lets particles appear and disappear, and saves.
+//! A [`FluidMethod`] computes forces and advances particles. [`Fluid`] is the [`Solver`] around it: it takes
+//! sub-steps, moves groups in them, commits, lets particles appear and disappear, and saves.
+//!
+//! A step calls [`FluidMethod::begin`]. Each stage then calls [`FluidMethod::substep`] for every sub-step. Between
+//! two sub-steps, and at the end of the step, [`FluidMethod::prepare_advance`] and [`FluidMethod::advance`] move the
+//! free particles.
+//!
+//! Another method is a type that implements [`FluidMethod`], a section of its own, a variant of
+//! [`Method`](crate::section::Method), and an arm where [`FluidProgram`](crate::FluidProgram) creates the solver.
 
 mod snapshot;
 
+use std::borrow::Cow;
+
 use amalgam_particles::lanes::Width;
+use amalgam_particles::reduce::CHUNK;
 use amalgam_particles::{DVec3, GroupMap, Lattice, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
     Answer, Deferred, Field, Fields, Integration, Moves, Ranks, Report, Request, Solver, SolverError, agreed,
 };
 use rayon::prelude::*;
 
+use crate::groups::SubstepGroups;
 use crate::section::SUBSTEPS_MAX;
 use crate::sources::Sources;
-use crate::substeps::{Extremes, Tentative, speed_max};
+use crate::substeps::{Extremes, Substep, SubstepRequest, Tentative, speed_max};
 use snapshot::Progress;
+
+/// Relative excess of a sub-step over the stable one up to which no further sub-step is added: rounding alone
+/// should not double the work.
+const ROUNDING: f64 = 1e-6;
 
 /// Settings that every method has.
 #[derive(Clone, Copy, Debug)]
-pub struct Basics {
+pub struct Basics<'a> {
     /// Edge of the volume that a particle stands for [m].
     pub spacing: f64,
     /// Mass of a particle [kg].
@@ -28,65 +43,33 @@ pub struct Basics {
     pub radius: f64,
     /// Sub-steps in the longest step.
     pub substeps_max: u32,
-}
-
-/// Division of a step into sub-steps.
-#[derive(Clone, Copy, Debug)]
-pub struct Substeps {
-    /// Number of sub-steps.
-    pub substeps: u32,
-    /// Length of a sub-step [s].
-    pub dt: f64,
-    /// Longest stable sub-step [s] at the start of the step.
-    pub stable: f64,
+    /// Emitters and sinks, as they are at the start.
+    pub sources: &'a Sources,
+    /// Winds, layers that damp, and fields of force.
+    pub fields_of_force: &'a Fields,
 }
 
 /// Method that computes a fluid.
+///
+/// A method implements the items without a body. The others have a body or a value that suits a method which
+/// does not need them: no iteration that starts at the last answer, no ranks, no fields in frames.
 pub trait FluidMethod: Send + Sync + Sized + 'static {
     /// Its checked settings.
     type Parameters;
-    /// Steps after which particles are stored anew in the order of their cells: neighbours in space are then
-    /// neighbours in memory.
-    const STORAGE_PERIOD: u64;
+    /// Groups as [`BoundaryGroups`](crate::groups::BoundaryGroups) or as
+    /// [`UnknownGroups`](crate::groups::UnknownGroups).
+    type Groups: SubstepGroups;
     /// First bytes of a snapshot: method and version of the layout.
     const MAGIC: &'static [u8; 8];
-    /// The end of a message about a step that needs too many sub-steps, such as `the fluid is too fast for
-    /// this step`.
-    const TOO_MANY_SUBSTEPS: &'static str;
-    /// The end of a message about a position or velocity that is not finite, such as `write a smaller cfl`.
-    const UNSTABLE: &'static str;
 
     /// The method for `particles`, with loops of a given vector width. Results do not depend on the width.
     fn new(parameters: Self::Parameters, particles: &Particles, width: Width) -> Self;
 
     /// Settings that every method has.
-    fn basics(&self) -> Basics;
-
-    /// Emitters and sinks, as they are at the start.
-    fn sources(&self) -> &Sources;
-
-    /// Winds, layers that damp, and fields of force.
-    fn fields_of_force(&self) -> &Fields;
-
-    /// Takes the time at the start of a step [s], on which drags and fields of force depend.
-    fn set_time(&mut self, time: f64);
-
-    /// The kind of integration, if it is not explicit.
-    fn integration(&self) -> Option<Integration> {
-        None
-    }
-
-    /// The grid whose occupied cells the method asks for. A cell is occupied if it holds particles of any
-    /// participant.
-    fn occupancy_grid(&self) -> Option<Lattice> {
-        None
-    }
+    fn basics(&self) -> Basics<'_>;
 
     /// The longest stable sub-step [s] while no particle is faster than `speed` [m/s].
     fn stable_substep(&self, speed: f64) -> f64;
-
-    /// Sub-steps in a step that is `length` longest stable sub-steps long, not rounded up.
-    fn substeps(length: f64) -> f64;
 
     /// Does the work of a step that does not depend on groups. The largest speed is `speed_max` [m/s].
     ///
@@ -94,35 +77,59 @@ pub trait FluidMethod: Send + Sync + Sized + 'static {
     /// The state makes the step impossible.
     fn begin(&mut self, particles: &Particles, speed_max: f64) -> Result<(), SolverError>;
 
-    /// Integrates a stage tentatively: all sub-steps, the last one up to the velocities of free particles.
+    /// Computes a sub-step tentatively, up to the velocities of free particles. Adds the momentum that the fluid
+    /// gives each group [kg m/s], and returns a bound of the speed of free particles after the sub-step [m/s].
     ///
     /// # Errors
-    /// The integration is impossible.
-    fn integrate(
+    /// The sub-step is impossible.
+    fn substep(
         &mut self,
-        particles: &Particles,
-        tentative: &mut Tentative,
-        stage: (&Request<'_>, Substeps),
-        answer: &mut Answer,
-    ) -> Result<(), SolverError>;
+        request: SubstepRequest<'_>,
+        groups: &mut Self::Groups,
+        momentum: &mut [DVec3],
+    ) -> Result<f64, SolverError>;
 
     /// Velocities with which `wanted` free particles move in the last sub-step [m/s], from positions [m] and
     /// velocities [m/s] before it.
     fn velocities(&self, before: (&[DVec3], &[DVec3]), wanted: &[u32]) -> Vec<DVec3>;
 
-    /// Prepares [`Self::advance`]. `is_first` is true if the step has one sub-step.
+    /// Ends the last sub-step for the free ones of some particles, which are stored from `first` on. The columns
+    /// hold their groups, and positions [m] and velocities [m/s] before the sub-step.
+    fn advance(&self, first: usize, group_of: &[u32], columns: (&mut [DVec3], &mut [DVec3])) -> Extremes;
+
+    /// Prepares [`Self::advance`] after the last sub-step. Collective.
     ///
     /// # Errors
-    /// The end of the step is impossible.
-    fn prepare_advance(&mut self, _is_first: bool) -> Result<(), SolverError> {
+    /// The end of the sub-step is impossible.
+    fn prepare_advance(&mut self) -> Result<(), SolverError> {
         Ok(())
     }
 
-    /// Ends the last sub-step for all free particles, from positions [m] and velocities [m/s] before it.
-    fn advance(&self, groups: &GroupMap, position: &mut [DVec3], velocity: &mut [DVec3]) -> Extremes;
+    /// Steps after which particles are stored anew in [`Self::order`]. In between, a particle moves by a few
+    /// cells at most.
+    const STORAGE_PERIOD: u64 = 16;
 
-    /// Sorts the particles by cells.
-    fn sort_storage(&self, particles: &mut Particles);
+    /// Own particles in the order of the cells in which they were at the start of the step: neighbours in space
+    /// are then neighbours in memory. None leaves particles where they are stored.
+    fn order(&self) -> Option<Cow<'_, [u32]>> {
+        None
+    }
+
+    /// The end of a message about a step that needs too many sub-steps.
+    const TOO_MANY_SUBSTEPS: &'static str = "the fluid is too fast for this step";
+    /// The end of a message about a position or velocity that is not finite.
+    const UNSTABLE: &'static str = "write a smaller cfl";
+
+    /// Sub-steps in a step that is `length` longest stable sub-steps long, not rounded up.
+    fn substeps(length: f64) -> f64 {
+        length * (1.0 - ROUNDING)
+    }
+
+    /// The grid whose occupied cells the method asks for. A cell is occupied if it holds particles of any
+    /// participant.
+    fn occupancy_grid(&self) -> Option<Lattice> {
+        None
+    }
 
     /// The position [m] of a particle that is emitted at `place` [m].
     fn emitted(&self, _id: ParticleId, place: DVec3) -> DVec3 {
@@ -135,12 +142,17 @@ pub trait FluidMethod: Send + Sync + Sized + 'static {
     }
 
     /// Fields for frames.
-    fn fields(&self, particles: &Particles) -> Vec<Field>;
+    fn fields(&self, _particles: &Particles) -> Vec<Field> {
+        Vec::new()
+    }
 
     /// Numbers that a snapshot holds beside the particles: the values from which iterations start.
     fn memory(&self) -> Vec<f64> {
         Vec::new()
     }
+
+    /// Takes restored particles and the numbers of [`Self::memory`].
+    fn restore(&mut self, _particles: &Particles, _memory: &[f64]) {}
 
     /// Takes this rank's part of the particles, and returns their indices. Every rank has all particles
     /// before. Collective.
@@ -151,14 +163,11 @@ pub trait FluidMethod: Send + Sync + Sized + 'static {
         Err(SolverError("this method cannot be cut among ranks yet: run it as one, with more threads".into()))
     }
 
-    /// The rank to which each particle belongs after `step` committed steps, if ranks share the fluid.
-    /// Collective.
-    fn owners(&mut self, _particles: &Particles, _step: u64) -> Vec<u32> {
+    /// The rank to which each particle belongs, if ranks share the fluid. If `may_recut`, the method cuts the
+    /// fluid anew before, unless the work of ranks is balanced. Collective.
+    fn owners(&mut self, _particles: &Particles, _may_recut: bool) -> Vec<u32> {
         Vec::new()
     }
-
-    /// Takes restored particles and the numbers of [`Self::memory`].
-    fn restore(&mut self, particles: &Particles, memory: &[f64]);
 }
 
 /// A fluid of equal particles, computed by a method.
@@ -186,7 +195,7 @@ impl<M: FluidMethod> Fluid<M> {
     /// A fluid of equal particles, with loops of a given vector width. Results do not depend on the width.
     pub fn with_width(parameters: M::Parameters, particles: Particles, width: Width) -> Self {
         let method = M::new(parameters, &particles, width);
-        let sources = method.sources().clone();
+        let sources = method.basics().sources.clone();
         let mut fluid = Self {
             method,
             particles,
@@ -209,8 +218,8 @@ impl<M: FluidMethod> Fluid<M> {
         self.stable_substep = self.method.stable_substep(self.speed_max);
     }
 
-    /// Divides a step of `dt` [s] into sub-steps.
-    fn cut(&self, dt: f64) -> Result<Substeps, SolverError> {
+    /// Divides a step of `dt` [s] into sub-steps, and returns the first one.
+    fn cut(&self, dt: f64) -> Result<Substep, SolverError> {
         let stable = self.stable_substep;
         let substeps = M::substeps(dt / stable).ceil().max(1.0);
         if substeps > f64::from(SUBSTEPS_MAX) {
@@ -219,7 +228,38 @@ impl<M: FluidMethod> Fluid<M> {
                 M::TOO_MANY_SUBSTEPS
             )));
         }
-        Ok(Substeps { substeps: substeps as u32, dt: dt / substeps, stable })
+        let (time, dt) = (self.sources.time, dt / substeps);
+        Ok(Substep { number: 0, count: substeps as u32, time, dt, stable })
+    }
+
+    /// Ends the last sub-step for all free particles, from positions [m] and velocities [m/s] before it.
+    fn advance(&self, groups: &GroupMap, position: &mut [DVec3], velocity: &mut [DVec3]) -> Extremes {
+        let chunks = position.par_chunks_mut(CHUNK).zip(velocity.par_chunks_mut(CHUNK)).enumerate();
+        let advance = |(chunk, columns): (usize, (&mut [DVec3], &mut [DVec3]))| {
+            let first = chunk * CHUNK;
+            self.method.advance(first, &groups.group_of()[first..][..columns.0.len()], columns)
+        };
+        chunks.map(advance).reduce(Extremes::default, Extremes::joined)
+    }
+
+    /// Ends a sub-step that is not the last one of its step: free particles and groups move. Collective.
+    fn end_substep(
+        &mut self,
+        request: &Request<'_>,
+        substep: Substep,
+        groups: &mut M::Groups,
+    ) -> Result<(), SolverError> {
+        self.method.prepare_advance()?;
+        let (mut position, mut velocity) = self.tentative.take(&self.particles);
+        let mut extremes = self.advance(request.groups, &mut position, &mut velocity);
+        groups.end_substep(request, substep, (&mut position, &mut velocity));
+        for &member in request.groups.all_members() {
+            extremes.include(position[member as usize], velocity[member as usize]);
+        }
+        let mut speed = [extremes.speed()];
+        self.ranks.max(&mut speed);
+        self.tentative.put((position, velocity), speed[0]);
+        Ok(())
     }
 
     /// Removes and appends particles at the end of a step of `dt` [s]. Returns the particles that were born
@@ -264,7 +304,8 @@ impl<M: FluidMethod> Solver for Fluid<M> {
     }
 
     fn integration(&self) -> Option<Integration> {
-        self.method.integration()
+        // The program describes itself as explicit.
+        Some(M::Groups::INTEGRATION).filter(|&integration| integration != Integration::Explicit)
     }
 
     fn occupancy_grid(&self) -> Option<Lattice> {
@@ -272,8 +313,8 @@ impl<M: FluidMethod> Solver for Fluid<M> {
     }
 
     fn stable_dt(&self) -> f64 {
-        let substeps = f64::from(self.method.basics().substeps_max) * self.stable_substep;
-        substeps.min(self.method.fields_of_force().stable_dt())
+        let Basics { substeps_max, fields_of_force, .. } = self.method.basics();
+        (f64::from(substeps_max) * self.stable_substep).min(fields_of_force.stable_dt())
     }
 
     fn begin(&mut self) -> Result<(), SolverError> {
@@ -283,10 +324,28 @@ impl<M: FluidMethod> Solver for Fluid<M> {
     }
 
     fn integrate(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
-        let cut = self.cut(request.dt)?;
-        self.method.set_time(self.sources.time);
+        let first = self.cut(request.dt)?;
         self.tentative.clear(self.speed_max);
-        self.method.integrate(&self.particles, &mut self.tentative, (request, cut), answer)
+        let mass = self.method.basics().particle_mass;
+        let mut groups = M::Groups::new(&self.ranks, request, mass, first.count);
+        for number in 0..first.count {
+            if number > 0 {
+                self.end_substep(request, Substep { number: number - 1, ..first }, &mut groups)?;
+            }
+            let time = first.time + f64::from(number) * first.dt;
+            let (position, velocity) = self.tentative.before(&self.particles);
+            let before = SubstepRequest {
+                substep: Substep { number, time, ..first },
+                request,
+                particles: &self.particles,
+                position,
+                velocity,
+                speed_bound: self.tentative.speed_bound,
+            };
+            let bound = self.method.substep(before, &mut groups, &mut answer.momentum)?;
+            self.tentative.speed_bound = bound;
+        }
+        Ok(())
     }
 
     fn deferred(&self) -> Option<&dyn Deferred> {
@@ -294,11 +353,11 @@ impl<M: FluidMethod> Solver for Fluid<M> {
     }
 
     fn commit(&mut self, end: &StepEnd<'_>, _: &[DVec3]) -> Result<Report, SolverError> {
-        self.method.prepare_advance(self.tentative.is_committed())?;
-        let is_pushed = !self.method.fields_of_force().is_empty();
+        self.method.prepare_advance()?;
+        let is_pushed = !self.method.basics().fields_of_force.is_empty();
         let before = is_pushed.then(|| (self.particles.position.clone(), self.particles.velocity.clone()));
         let (mut position, mut velocity) = self.tentative.take_committed(end.groups, &mut self.particles);
-        let mut extremes = self.method.advance(end.groups, &mut position, &mut velocity);
+        let mut extremes = self.advance(end.groups, &mut position, &mut velocity);
         (self.particles.position, self.particles.velocity) = (position, velocity);
         end.place_members(&mut self.particles);
         for &member in end.groups.all_members() {
@@ -310,10 +369,13 @@ impl<M: FluidMethod> Solver for Fluid<M> {
         }
         let pushed = before.map_or(0.0, |(position, velocity)| {
             let step = (self.sources.time, end.dt);
-            self.method.fields_of_force().work(&self.ranks, (&position, &velocity), &self.particles, step)
+            let fields = self.method.basics().fields_of_force;
+            fields.work(&self.ranks, (&position, &velocity), &self.particles, step)
         });
-        if self.steps.is_multiple_of(M::STORAGE_PERIOD) {
-            self.method.sort_storage(&mut self.particles);
+        if self.steps.is_multiple_of(M::STORAGE_PERIOD)
+            && let Some(order) = self.method.order()
+        {
+            self.particles.reorder(&order);
         }
         self.steps += 1;
         let (born, dead) = self.pass_sources(end.dt);
@@ -340,7 +402,9 @@ impl<M: FluidMethod> Solver for Fluid<M> {
         if self.ranks.is_alone() {
             return None;
         }
-        let moves = Moves::new(&self.ranks, &self.method.owners(&self.particles, self.steps));
+        // Often at first, when the cost of particles is not known and the fluid may move fast.
+        let may_recut = self.steps.is_power_of_two() || self.steps.is_multiple_of(M::STORAGE_PERIOD);
+        let moves = Moves::new(&self.ranks, &self.method.owners(&self.particles, may_recut));
         if moves.is_empty() {
             return None;
         }
@@ -386,7 +450,7 @@ impl<M: FluidMethod> Solver for Fluid<M> {
         let Progress { steps, time, next_id } = progress;
         self.particles = particles;
         self.steps = steps;
-        self.sources = Sources { time, next_id, ..self.method.sources().clone() };
+        self.sources = Sources { time, next_id, ..self.method.basics().sources.clone() };
         if !self.ranks.is_alone() {
             let own = self.method.share(&self.ranks, &self.particles)?;
             self.particles.reorder(&own);

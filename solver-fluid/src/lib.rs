@@ -8,6 +8,8 @@ mod cell_order;
 mod filling;
 pub mod flip;
 pub mod fluid;
+mod groups;
+mod ranks;
 pub mod section;
 pub mod sources;
 pub mod sph;

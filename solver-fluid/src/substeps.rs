@@ -1,13 +1,58 @@
-//! The state between the sub-steps of a step that is not committed yet.
+//! Sub-steps of a step, and the state between them while the step is not committed yet.
 
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles, reduce};
+use amalgam_solver_kit::Request;
 
 /// Positions [m] and velocities [m/s].
 pub(crate) type Columns = (Vec<DVec3>, Vec<DVec3>);
 
+/// A sub-step.
+#[derive(Clone, Copy, Debug)]
+pub struct Substep {
+    /// Number of earlier sub-steps in the step.
+    pub number: u32,
+    /// Number of sub-steps in the step.
+    pub count: u32,
+    /// Time at the start of the sub-step [s].
+    pub time: f64,
+    /// Length [s].
+    pub dt: f64,
+    /// Longest stable sub-step [s] at the start of the step.
+    pub stable: f64,
+}
+
+impl Substep {
+    /// True if it is the first sub-step of its step.
+    pub fn is_first(&self) -> bool {
+        self.number == 0
+    }
+
+    /// True if it is the last sub-step of its step.
+    pub fn is_last(&self) -> bool {
+        self.number + 1 == self.count
+    }
+}
+
+/// A sub-step that a method is asked to compute, and the state before it.
+#[derive(Clone, Copy)]
+pub struct SubstepRequest<'a> {
+    /// The sub-step, and its place in the step.
+    pub substep: Substep,
+    /// The groups, and what the coordinator asks for.
+    pub request: &'a Request<'a>,
+    /// Particles at the start of the step.
+    pub particles: &'a Particles,
+    /// Positions at the start of the sub-step [m].
+    pub position: &'a [DVec3],
+    /// Velocities at the start of the sub-step [m/s].
+    pub velocity: &'a [DVec3],
+    /// Bound of the speed of free particles at the start of the sub-step [m/s].
+    pub speed_bound: f64,
+}
+
 /// Positions and velocities before the last sub-step of a tentative integration.
 #[derive(Default)]
-pub struct Tentative {
+pub(crate) struct Tentative {
     /// Empty in the first sub-step, before which the committed state holds.
     columns: Columns,
     /// Bound of the speed of free particles after the last sub-step [m/s].
@@ -23,7 +68,7 @@ impl Tentative {
     }
 
     /// True if the last sub-step is the first of its step.
-    pub(crate) fn is_committed(&self) -> bool {
+    fn is_committed(&self) -> bool {
         self.columns.0.is_empty()
     }
 

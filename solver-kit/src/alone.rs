@@ -1,5 +1,7 @@
 //! A solver without a coordinator: for tests, benchmarks and validation.
 
+pub(crate) mod rank_speed;
+
 use amalgam_particles::{DVec3, GroupMap, Particles, StepEnd};
 
 use crate::error::SolverError;

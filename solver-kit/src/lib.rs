@@ -16,6 +16,7 @@ mod snapshot;
 mod solver;
 mod sums;
 
+pub use alone::rank_speed::{RankRound, RankSpeed};
 pub use alone::{Alone, AloneGroups};
 pub use amalgam_network::{Gate, Listen, Listening, Role, SecurityOptions, listen};
 pub use amalgam_ranks::{Cell, Decomposition, ExactSum, Moves, Ranks, Sent};

@@ -118,7 +118,7 @@ impl NearParticles {
                 let near = |&i: &u32| {
                     mask.touches(particles.position[i as usize], particles.radius[i as usize] * grown)
                 };
-                (0..count).into_par_iter().with_min_len(4096).filter(near).collect()
+                (0..count).into_par_iter().with_min_len(reduce::CHUNK).filter(near).collect()
             }
             Wanted::Listed(listed) => {
                 let mut wanted = places(&listed);
@@ -209,7 +209,7 @@ impl NearParticles {
     pub(crate) fn reorder(&mut self, before: &IdIndex, particles: &Particles) {
         if let Some(surveyed) = &mut self.surveyed {
             let position = |&id| before.find(id).map_or(DVec3::NAN, |i| surveyed[i as usize]);
-            *surveyed = particles.id.par_iter().with_min_len(4096).map(position).collect();
+            *surveyed = particles.id.par_iter().with_min_len(reduce::CHUNK).map(position).collect();
         }
     }
 

@@ -2,7 +2,7 @@
 
 pub(crate) mod exact;
 
-use amalgam_particles::{DVec3, Particles, SPEED_LIMIT, random};
+use amalgam_particles::{DVec3, Particles, SPEED_LIMIT, random, reduce};
 use amalgam_proto::contract::Totals;
 use amalgam_ranks::Ranks;
 use rayon::prelude::*;
@@ -15,7 +15,7 @@ use crate::joined::agreed;
 pub(crate) fn state_hash(ranks: &Ranks, particles: &Particles) -> u64 {
     let own = (0..particles.len())
         .into_par_iter()
-        .with_min_len(4096)
+        .with_min_len(reduce::CHUNK)
         .map(|i| {
             let (x, v) = (particles.position[i], particles.velocity[i]);
             let words = [x.x, x.y, x.z, v.x, v.y, v.z].map(f64::to_bits);

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use glam::DVec3;
 use rayon::prelude::*;
 
+use crate::reduce;
+
 /// A hashed set of bits: the blocks of space within reach of some points. Blocks may share a bit, so that a
 /// far place may count as near, but never a near one as far. A look-up reads one bit, of 32 to 64 bits per
 /// point, and takes about a fifth of the time of a search in a cell grid.
@@ -28,7 +30,7 @@ impl Vicinity {
         self.bits.iter_mut().for_each(|word| *word.get_mut() = 0);
         self.bits.resize_with(words, AtomicU64::default);
         let this = &*self;
-        points.par_iter().with_min_len(4096).for_each(|&[x, y, z, _]| {
+        points.par_iter().with_min_len(reduce::CHUNK).for_each(|&[x, y, z, _]| {
             let x = DVec3::new(x, y, z);
             let (low, high) = (this.block(x - reach), this.block(x + reach));
             for z in low[2]..=high[2] {

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{LANES, Lanes, Task};
+use amalgam_particles::reduce::CHUNK;
 use rayon::prelude::*;
 
 use super::FlipParameters;
@@ -12,7 +13,7 @@ use super::arithmetic::{larger, sixteen, sixteen_mut};
 use super::cell::{Cell, Sides, WALL};
 use super::grid::{Faces, Grid};
 use super::group_members::FaceContribution;
-use super::particle_to_grid::{CHUNK, ParticleToGrid};
+use super::particle_to_grid::ParticleToGrid;
 
 /// Least density of a face, relative to the rest density, so that each face has some inertia
 /// (`docs/theory/flip.md`, "A step").

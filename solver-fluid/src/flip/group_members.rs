@@ -1,15 +1,11 @@
 //! The contributions of group members to the grid, beyond the contributions that they make as free particles.
 
+use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
-use amalgam_particles::{DVec3, GroupMap};
-use amalgam_solver_kit::Request;
 use rayon::prelude::*;
 
 use super::grid::{Among, Grid};
-
-/// Inertia of a group that holds an immovable particle, relative to the mass of its members. It is so large
-/// that the grid takes over the group's velocity.
-const IMMOVABLE: f64 = 1e6;
+use crate::groups::GroupMotion;
 
 /// Members of one task.
 pub(super) const MEMBERS: usize = 256;
@@ -26,22 +22,6 @@ pub(super) struct FaceContribution {
     pub(super) momentum: f64,
     /// Impulse besides gravity [kg m/s].
     pub(super) impulse: f64,
-}
-
-/// Groups in a sub-step.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct GroupMotion<'a> {
-    pub(super) groups: &'a GroupMap,
-    /// Velocity of each group [m/s].
-    pub(super) velocity: &'a [DVec3],
-    /// Impulse that others give each group in the sub-step [kg m/s].
-    pub(super) impulse: &'a [DVec3],
-    /// Inertia of each group [kg].
-    pub(super) inertia: &'a [f64],
-    /// Mass of each group's members [kg].
-    pub(super) own: &'a [f64],
-    /// Mass of a member [kg].
-    pub(super) mass: f64,
 }
 
 /// Sixteen members or fewer, copied side by side, since they are far apart in the particles' columns.
@@ -62,7 +42,7 @@ struct AxisContribution {
 /// The contributions of members to the faces of each axis.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemberContributions {
-    /// Members in the order of [`GroupMap::all_members`].
+    /// Members in the order of [`all_members`](amalgam_particles::GroupMap::all_members).
     pub(super) members: Vec<MemberLanes>,
     axes: [Touched; 3],
 }
@@ -83,13 +63,6 @@ struct Touched {
     sampled: Vec<[f64; 2]>,
     /// The faces that were touched before the last [`MemberContributions::add_up`].
     before: Vec<usize>,
-}
-
-/// The inertia that each group has in this fluid [kg]. An infinite inertia becomes [`IMMOVABLE`] times the
-/// mass of the members.
-pub(super) fn inertias(request: &Request<'_>, own: &[f64]) -> Vec<f64> {
-    let inertia = |(&inertia, own): (&f64, f64)| if inertia.is_finite() { inertia } else { IMMOVABLE * own };
-    request.inertia.iter().zip(own.iter().copied()).map(inertia).collect()
 }
 
 impl MemberContributions {

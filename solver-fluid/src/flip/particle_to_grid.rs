@@ -6,6 +6,7 @@
 //! not memory bounds the time of this loop.
 
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
+use amalgam_particles::reduce::CHUNK;
 use amalgam_particles::{DVec3, ParticleId, counting_sort};
 use glam::Vec4;
 use rayon::prelude::*;
@@ -14,9 +15,6 @@ use super::cell::Cell;
 use super::grid::{FacePlaces, Grid, Weights};
 use super::slab::Slab;
 use crate::cell_order::sort_cells_by_id;
-
-/// Particles of one task.
-pub(super) const CHUNK: usize = 4096;
 
 /// Number of particles by which memory is prefetched: in the order of cells and ids particles are far apart
 /// in memory.

@@ -17,14 +17,12 @@ use glam::Vec4;
 use rayon::prelude::*;
 
 use super::grid::Grid;
+use crate::ranks::{self, UNBALANCED};
 
 pub(super) use halo::Halo;
 
 /// Layers that a slab has at least: then no more than two ranks add to a face.
 pub(super) const LAYERS_MIN: usize = 2;
-
-/// Ratio of the largest number of particles of a rank to the mean number above which layers are dealt anew.
-const UNBALANCED: f64 = 1.1;
 
 /// Depth of the halos beside a slab in layers. Each layer of the list below needs one more of the layer
 /// above it: a face reads the cells on both sides, and an extrapolated velocity is found from others up to
@@ -112,8 +110,9 @@ impl Slab {
         self.first.len() == 2
     }
 
-    /// The rank that owns a layer.
-    pub(super) fn owner(&self, layer: usize) -> usize {
+    /// The rank that owns a position [m].
+    pub(super) fn owner(&self, position: DVec3) -> usize {
+        let layer = self.grid.cell(position)[2];
         self.first[1..self.first.len() - 1].partition_point(|&first| first <= layer)
     }
 
@@ -203,12 +202,11 @@ impl Slab {
             return 0;
         }
         let own = self.layers();
-        let strayed = |x: &DVec3| {
-            let layer = self.grid.cell(*x)[2];
-            own.start.saturating_sub(layer).max((layer + 1).saturating_sub(own.end))
+        let strayed = |x: DVec3| {
+            let layer = self.grid.cell(x)[2];
+            own.start.saturating_sub(layer).max((layer + 1).saturating_sub(own.end)) as u32
         };
-        let [most] = self.largest([positions.par_iter().map(strayed).max().unwrap_or(0) as f64]);
-        most as usize
+        ranks::farthest(&self.ranks, positions, strayed) as usize
     }
 
     /// Own particles, and after them those of other ranks that are in this rank's slab. Collective.
@@ -220,7 +218,7 @@ impl Slab {
         let mut send = vec![Vec::new(); self.ranks.size()];
         let mut sent_ids = vec![Vec::new(); self.ranks.size()];
         for ((&id, &position), &velocity) in ids.iter().zip(positions).zip(velocities) {
-            let owner = self.owner(self.grid.cell(position)[2]);
+            let owner = self.owner(position);
             if owner != self.ranks.rank() {
                 send[owner].push([position, velocity]);
                 sent_ids[owner].push(id.0);

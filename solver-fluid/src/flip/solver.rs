@@ -1,8 +1,11 @@
 //! FLIP as a method of a fluid: the phases of a sub-step in their order.
 
+use std::borrow::Cow;
+
 use amalgam_particles::lanes::{LANES, Width};
-use amalgam_particles::{DVec3, GroupMap, Lattice, NO_GROUP, ParticleId, Particles};
-use amalgam_solver_kit::{Answer, Field, FieldValues, Fields, Integration, Ranks, Request, SolverError};
+use amalgam_particles::reduce::CHUNK;
+use amalgam_particles::{DVec3, Lattice, NO_GROUP, ParticleId, Particles};
+use amalgam_solver_kit::{Field, FieldValues, Ranks, Request, SolverError};
 use rayon::prelude::*;
 
 use super::FlipParameters;
@@ -12,19 +15,16 @@ use super::face_velocity::FaceVelocities;
 use super::forces::{FaceForces, ForcesVersion};
 use super::grid::Grid;
 use super::grid_to_particle::{FacePairs, FaceSource, GridToParticle, Interpolated};
-use super::group_members::{GroupMotion, MEMBERS, SampleMembers, inertias};
-use super::particle_to_grid::{CHUNK, ParticleToGrid};
+use super::group_members::{MEMBERS, SampleMembers};
+use super::particle_to_grid::ParticleToGrid;
 use super::pressure::{Limits, PressureSolver, Split, split_zeros};
-use super::slab::members::{SeenMembers, sizes};
+use super::slab::members::SeenMembers;
 use super::slab::{Halo, Slab, depth};
 use super::state::{CellKinds, OutsideImpulses, ParticlesOnGrid, Settings, Timing, Transfer};
-use crate::fluid::{Basics, Fluid, FluidMethod, Substeps};
-use crate::sources::Sources;
-use crate::substeps::{Extremes, Tentative, speed_max};
-
-/// Relative excess of a sub-step over the stable one up to which no further sub-step is added: rounding alone
-/// should not double the work.
-const SUBSTEP_TOLERANCE: f64 = 1e-6;
+use crate::fluid::{Basics, Fluid, FluidMethod};
+use crate::groups::{GroupMotion, UnknownGroups};
+use crate::ranks;
+use crate::substeps::{Extremes, SubstepRequest};
 
 /// Deviation from the rest density, relative to it, up to which particles are not moved for it.
 const DEVIATION_MIN: f64 = 0.05;
@@ -149,14 +149,15 @@ impl FlipMethod {
         cells.find_unpressed((&settings.grid, slab), &particles.of(first).grid, pressure);
     }
 
-    /// Advances the grid by a sub-step, to velocities that are divergence-free in all cells except air.
+    /// Advances the grid by a sub-step, to velocities that are divergence-free in all cells except air. Returns a
+    /// bound of the velocity that the sub-step gives [m/s].
     fn advance_grid(
         &mut self,
         first: bool,
         seen: &SeenMembers<'_>,
         motion: &GroupMotion<'_>,
-        (bound, request): (&mut f64, &Request<'_>),
-    ) -> Result<(), SolverError> {
+        request: &Request<'_>,
+    ) -> Result<f64, SolverError> {
         let Self { settings, slab, timing, cells, outside, flow, scratch, .. } = self;
         let Settings { parameters, grid, width } = &*settings;
         let (transfer, members) = self.particles.parts_mut(first);
@@ -188,8 +189,7 @@ impl FlipMethod {
         })?;
         let given =
             flow.set_pressure(slab, (grid, cell), &self.pressure, &cells.unpressed, parameters.flip_ratio);
-        *bound = given.length();
-        Ok(())
+        Ok(given.length())
     }
 
     /// Velocity of each seen member as the grid alone would have it. In f64: a group's inertia times the change of
@@ -209,18 +209,12 @@ impl FlipMethod {
         velocities
     }
 
-    /// Lets free particles, stored from `begin` on, take the last sub-step's velocities, and moves them with
-    /// the grid's velocity, second order, through the middle of the way.
-    fn advect(
-        &self,
-        groups: &GroupMap,
-        begin: usize,
-        (position, velocity): (&mut [DVec3], &mut [DVec3]),
-    ) -> Extremes {
+    /// Lets the free ones of some particles take the last sub-step's velocities, and moves them with the grid's
+    /// velocity, second order, through the middle of the way.
+    fn advect(&self, group_of: &[u32], (position, velocity): (&mut [DVec3], &mut [DVec3])) -> Extremes {
         let Self { settings: Settings { parameters, grid, width }, pairs, timing, .. } = self;
         let (substep, flip_ratio) = (timing.substep, parameters.flip_ratio);
         let (low, high) = parameters.inner_domain();
-        let group_of = &groups.group_of()[begin..];
         let (mut middle, mut interpolated) = ([DVec3::ZERO; BLOCK], [Interpolated::default(); BLOCK]);
         let mut extremes = Extremes::default();
         for (n, (position, velocity)) in
@@ -302,24 +296,6 @@ impl FlipMethod {
         self.flow.add_correction((grid, slab), (cell, contributions), potential, speed_max, &mut self.pairs);
         Ok(())
     }
-
-    /// Ends a sub-step that is not the last: free particles move, members with their group. Collective.
-    fn end_substep(
-        &self,
-        particles: &Particles,
-        tentative: &mut Tentative,
-        (groups, velocities): (&GroupMap, &[DVec3]),
-    ) {
-        let (mut position, mut velocity) = tentative.take(particles);
-        self.advance(groups, &mut position, &mut velocity);
-        for (group, &velocity) in velocities.iter().enumerate() {
-            for &member in groups.members(group) {
-                position[member as usize] += self.timing.substep * velocity;
-            }
-        }
-        let [bound] = self.slab.largest([speed_max(&velocity)]);
-        tentative.put((position, velocity), bound);
-    }
 }
 
 /// The grid's velocity [m/s] among a particle's interpolated values.
@@ -330,11 +306,8 @@ fn grid_velocity(interpolated: &Interpolated) -> DVec3 {
 
 impl FluidMethod for FlipMethod {
     type Parameters = FlipParameters;
-    /// In between, a particle moves by a few cells at most.
-    const STORAGE_PERIOD: u64 = 16;
+    type Groups = UnknownGroups;
     const MAGIC: &'static [u8; 8] = b"AMFLP003";
-    const TOO_MANY_SUBSTEPS: &'static str = "the fluid is too fast for this step";
-    const UNSTABLE: &'static str = "write a smaller cfl";
 
     fn new(parameters: FlipParameters, _: &Particles, width: Width) -> Self {
         let grid = Grid::new(parameters.domain.0, parameters.cell_size, parameters.cells());
@@ -355,25 +328,10 @@ impl FluidMethod for FlipMethod {
         }
     }
 
-    fn basics(&self) -> Basics {
-        let FlipParameters { spacing, particle_mass, radius, substeps_max, .. } = self.settings.parameters;
-        Basics { spacing, particle_mass, radius, substeps_max }
-    }
-
-    fn sources(&self) -> &Sources {
-        &self.settings.parameters.sources
-    }
-
-    fn fields_of_force(&self) -> &Fields {
-        &self.settings.parameters.fields
-    }
-
-    fn set_time(&mut self, time: f64) {
-        self.timing.time = time;
-    }
-
-    fn integration(&self) -> Option<Integration> {
-        Some(Integration::Projection)
+    fn basics(&self) -> Basics<'_> {
+        let FlipParameters { spacing, particle_mass, radius, substeps_max, ref sources, ref fields, .. } =
+            self.settings.parameters;
+        Basics { spacing, particle_mass, radius, substeps_max, sources, fields_of_force: fields }
     }
 
     fn occupancy_grid(&self) -> Option<Lattice> {
@@ -389,70 +347,41 @@ impl FluidMethod for FlipMethod {
         if speed + root > 0.0 { 2.0 * reach / (speed + root) } else { f64::INFINITY }
     }
 
-    fn substeps(length: f64) -> f64 {
-        length * (1.0 - SUBSTEP_TOLERANCE)
-    }
-
     fn begin(&mut self, particles: &Particles, _: f64) -> Result<(), SolverError> {
         self.transfer(true, &particles.id, (&particles.position, &particles.velocity));
         Ok(())
     }
 
-    fn integrate(
+    fn substep(
         &mut self,
-        particles: &Particles,
-        tentative: &mut Tentative,
-        (request, cut): (&Request<'_>, Substeps),
-        answer: &mut Answer,
-    ) -> Result<(), SolverError> {
-        let substeps = cut.substeps;
-        self.timing.relaxation_time = cut.stable / self.settings.parameters.cfl;
-        self.timing.substep = cut.dt;
-        let mass = self.settings.parameters.particle_mass;
-        let of_members = |size| std::iter::repeat_n(mass, size).sum();
-        let own: Vec<f64> = sizes(&self.slab, request).map(of_members).collect();
-        let inertia = inertias(request, &own);
-        let impulse: Vec<DVec3> =
-            request.impulse.iter().map(|&impulse| impulse / f64::from(substeps)).collect();
-        let mut velocity = request.velocity.to_vec();
-        for k in 0..substeps {
-            let (first, mut bound) = (k == 0, 0.0);
-            self.timing.begin = self.timing.time + f64::from(k) * cut.dt;
-            self.strayed = 0;
-            if !first {
-                let before = tentative.before(particles);
-                self.strayed = self.slab.strayed(before.0);
-                let guests = (self.strayed > 0).then(|| self.slab.with_guests(&particles.id, before));
-                match guests {
-                    Some((id, position, velocity)) => self.transfer(false, &id, (&position, &velocity)),
-                    None => self.transfer(false, &particles.id, before),
-                }
-            }
-            let (position, _) = tentative.before(particles);
-            let grid = &self.settings.grid;
-            let seen = SeenMembers::new(&self.slab, grid, request, (position, &particles.velocity));
-            let motion = GroupMotion {
-                groups: &seen.groups,
-                velocity: &velocity,
-                impulse: &impulse,
-                inertia: &inertia,
-                own: &own,
-                mass,
-            };
-            self.advance_grid(first, &seen, &motion, (&mut bound, request))?;
-            let of_members = self.member_velocities(&motion);
-            let given = seen.group_momentum(&self.slab, (request, mass), &motion, of_members);
-            tentative.speed_bound += bound;
-            if k + 1 < substeps {
-                self.set_face_pairs(first)?;
-                self.end_substep(particles, tentative, (request.groups, &velocity));
-            }
-            for (group, given) in given.into_iter().enumerate() {
-                answer.momentum[group] += given;
-                velocity[group] += (given + impulse[group]) / inertia[group];
+        asked: SubstepRequest<'_>,
+        groups: &mut UnknownGroups,
+        momentum: &mut [DVec3],
+    ) -> Result<f64, SolverError> {
+        let SubstepRequest { substep, request, particles, position, velocity, speed_bound } = asked;
+        self.timing = Timing {
+            is_first: substep.is_first(),
+            begin: substep.time,
+            substep: substep.dt,
+            relaxation_time: substep.stable / self.settings.parameters.cfl,
+        };
+        self.strayed = 0;
+        if !substep.is_first() {
+            self.strayed = self.slab.strayed(position);
+            let guests =
+                (self.strayed > 0).then(|| self.slab.with_guests(&particles.id, (position, velocity)));
+            match guests {
+                Some((id, position, velocity)) => self.transfer(false, &id, (&position, &velocity)),
+                None => self.transfer(false, &particles.id, (position, velocity)),
             }
         }
-        Ok(())
+        let seen =
+            SeenMembers::new(&self.slab, &self.settings.grid, request, (position, &particles.velocity));
+        let motion = groups.motion(&seen.groups);
+        let given = self.advance_grid(substep.is_first(), &seen, &motion, request)?;
+        let of_members = self.member_velocities(&motion);
+        groups.react(&self.slab.ranks, seen.all(&self.slab, of_members), momentum);
+        Ok(speed_bound + given)
     }
 
     /// The grid's velocities, to first order in the sub-step and without the density projection.
@@ -470,19 +399,16 @@ impl FluidMethod for FlipMethod {
         self.interpolated(&pairs, position, wanted)
     }
 
-    fn prepare_advance(&mut self, is_first: bool) -> Result<(), SolverError> {
-        self.set_face_pairs(is_first)
+    fn prepare_advance(&mut self) -> Result<(), SolverError> {
+        self.set_face_pairs(self.timing.is_first)
     }
 
-    fn advance(&self, groups: &GroupMap, position: &mut [DVec3], velocity: &mut [DVec3]) -> Extremes {
-        let chunks = position.par_chunks_mut(CHUNK).zip(velocity.par_chunks_mut(CHUNK)).enumerate();
-        let extremes = chunks.map(|(c, chunk)| self.advect(groups, c * CHUNK, chunk));
-        extremes.reduce(Extremes::default, Extremes::joined)
+    fn advance(&self, _: usize, group_of: &[u32], columns: (&mut [DVec3], &mut [DVec3])) -> Extremes {
+        self.advect(group_of, columns)
     }
 
-    /// By the cells in which the particles were at the start of the step.
-    fn sort_storage(&self, particles: &mut Particles) {
-        particles.reorder(self.particles.start.grid.order());
+    fn order(&self) -> Option<Cow<'_, [u32]>> {
+        Some(self.particles.start.grid.order().into())
     }
 
     fn emitted(&self, id: ParticleId, place: DVec3) -> DVec3 {
@@ -534,22 +460,19 @@ impl FluidMethod for FlipMethod {
         }
         let some = particles.position.iter().copied().skip(ranks.rank()).step_by(ranks.size());
         let slab = Slab::new(ranks, *grid, &Slab::count(ranks, grid, some))?;
-        let is_own = |&i: &u32| slab.owner(grid.cell(particles.position[i as usize])[2]) == ranks.rank();
-        let own = (0..particles.len() as u32).filter(is_own).collect();
+        let own = ranks::own(ranks, &particles.position, |x| slab.owner(x));
         self.take(slab);
         Ok(own)
     }
 
-    fn owners(&mut self, particles: &Particles, step: u64) -> Vec<u32> {
+    fn owners(&mut self, particles: &Particles, may_recut: bool) -> Vec<u32> {
         let grid = self.settings.grid;
-        // Often at first, when the fluid may move fast.
-        if step.is_power_of_two() || step.is_multiple_of(Self::STORAGE_PERIOD) {
+        if may_recut {
             let counts = Slab::count(&self.slab.ranks, &grid, particles.position.iter().copied());
             if let Some(slab) = self.slab.balanced(&counts) {
                 self.take_over(slab);
             }
         }
-        let owner = |&x: &DVec3| self.slab.owner(grid.cell(x)[2]) as u32;
-        particles.position.par_iter().with_min_len(CHUNK).map(owner).collect()
+        ranks::owners(&particles.position, |x| self.slab.owner(x))
     }
 }

@@ -26,11 +26,11 @@ pub(super) struct Settings {
     pub(super) width: Width,
 }
 
-/// Time of the step and of its last sub-step [s].
+/// Time of the last sub-step [s].
 #[derive(Default)]
 pub(super) struct Timing {
-    /// At the start of the step.
-    pub(super) time: f64,
+    /// True in the first sub-step of a step.
+    pub(super) is_first: bool,
     /// At the start of the sub-step.
     pub(super) begin: f64,
     /// Length of the sub-step.

@@ -19,16 +19,13 @@
 //! The impulses depend on particles and on the length of the sub-step, not on groups. A member takes its part
 //! of the impulses as it does of other forces.
 
-use amalgam_particles::reduce;
+use amalgam_particles::reduce::{self, CHUNK};
 use rayon::prelude::*;
 
 use super::FlipParameters;
 use super::cell::Cell;
 use super::grid::{Faces, Grid};
 use super::particle_to_grid::ParticleToGrid;
-
-/// Faces of one task.
-const CHUNK: usize = 4096;
 
 /// Solver for the viscous impulses of a sub-step. Its memory is kept.
 #[derive(Clone, Debug, Default)]

@@ -29,7 +29,7 @@ pub(crate) struct Kept<'a> {
     pub(crate) ids: Option<&'a [ParticleId]>,
     /// True if particles appear and disappear.
     pub(crate) may_change: bool,
-    pub(crate) basics: Basics,
+    pub(crate) basics: Basics<'a>,
     /// Count of the method's numbers.
     pub(crate) memory: usize,
 }

@@ -58,8 +58,9 @@ use super::pairs::PairForce;
 use super::sweep::{ChunkSweep, split};
 use super::viscosity::with_force;
 
-/// Least number of particles of one task, whatever the number of threads.
-const CHUNK: usize = 1024;
+/// Least number of particles of one task in loops over pairs, whatever the number of threads. It is smaller
+/// than [`reduce::CHUNK`](amalgam_particles::reduce::CHUNK), because a particle takes longer in these loops.
+const SWEEP_CHUNK: usize = 1024;
 
 /// Densities and accelerations, with everything that is needed to find them. Its memory is kept from one use
 /// to the next.
@@ -123,7 +124,7 @@ impl Evaluation {
             self;
         let own_count = *own_count;
         let count = cells.order().len();
-        cells.chunks(CHUNK, chunks);
+        cells.chunks(SWEEP_CHUNK, chunks);
         rank.resize_with(count, AtomicU32::default);
         sorted.set(&grid, cells, (own, ghosts), rank);
         compression.resize(count, 0.0);

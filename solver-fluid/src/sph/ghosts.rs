@@ -1,13 +1,13 @@
 //! A fluid cut among ranks: the particles that a rank owns, and the particles of other ranks that it sees.
 //!
-//! Space is cut into boxes of whole cells, one per rank ([`Decomposition`]). A rank owns the particles in its
-//! box. Particles of other ranks within a support radius of the box are its **ghosts**. Own particles meet
-//! ghosts in sums, but the owners of the ghosts find the ghosts' densities and forces. On every rank a
-//! particle meets its neighbours in the order of rows, bins and ids, so that no sum depends on the cut by a
-//! bit.
+//! Space is cut into boxes of whole cells, one per rank ([`Decomposition`]). A rank owns the particles in its box.
+//! Particles of other ranks within a support radius of the box are its **ghosts**. Own particles meet ghosts
+//! in sums, but the owners of the ghosts find the ghosts' densities and forces. On every rank a particle
+//! meets its neighbours in the order of rows, bins and ids, so that no sum depends on the cut by a bit.
 
 use std::time::{Duration, Instant};
 
+use amalgam_particles::reduce::CHUNK;
 use amalgam_particles::{DVec3, ParticleId};
 use amalgam_solver_kit::{Cell, Decomposition, Ranks};
 use bytemuck::{Pod, Zeroable};
@@ -15,11 +15,7 @@ use glam::{IVec3, Vec3};
 use rayon::prelude::*;
 
 use super::neighbours::{FixedPointGrid, Points};
-
-/// Particles of one task in loops over particles.
-const CHUNK: usize = 4096;
-/// Ratio of the busiest rank's work to the mean work of ranks above which space is cut anew.
-const UNBALANCED: f64 = 1.1;
+use crate::ranks::{self, UNBALANCED};
 
 /// The part of a fluid that this rank owns.
 #[derive(Clone, Debug)]
@@ -60,8 +56,7 @@ impl Share {
         let of = |k: usize| ranks.rank() + k * ranks.size();
         let count = positions.len().saturating_sub(ranks.rank()).div_ceil(ranks.size());
         let cut = Decomposition::balanced(ranks, |k| cell(grid, positions[of(k)]), count, 1);
-        let own = |&i: &u32| cut.owner(cell(grid, positions[i as usize])) == ranks.rank();
-        let own = (0..positions.len() as u32).into_par_iter().with_min_len(CHUNK).filter(own).collect();
+        let own = ranks::own(ranks, positions, |x| cut.owner(cell(grid, x)));
         (Self { ranks: ranks.clone(), cut, ..Self::default() }, own)
     }
 
@@ -101,28 +96,23 @@ impl Share {
     pub(super) fn owners(&self, grid: &FixedPointGrid, positions: &[DVec3]) -> Vec<u32> {
         let own = self.ranks.rank();
         let [low, high] = grid.box_within(self.cut.region(own), 0);
-        let owner = |&x: &DVec3| match is_between(x, low, high) {
-            true => own as u32,
-            false => self.cut.owner(cell(grid, x)) as u32,
-        };
-        positions.par_iter().with_min_len(CHUNK).map(owner).collect()
+        ranks::owners(positions, |x| match is_between(x, low, high) {
+            true => own,
+            false => self.cut.owner(cell(grid, x)),
+        })
     }
 
     /// The largest distance [cells] of a particle, of any rank, from its rank's box. Collective.
-    fn strayed(&self, grid: &FixedPointGrid, positions: &[DVec3]) -> i32 {
+    fn strayed(&self, grid: &FixedPointGrid, positions: &[DVec3]) -> u32 {
         let (low, high) = self.cut.region(self.ranks.rank());
         let (low, high) = (IVec3::from_array(low), IVec3::from_array(high));
-        let strayed = |&x: &DVec3| {
+        ranks::farthest(&self.ranks, positions, |x| {
             let cell = IVec3::from_array(cell(grid, x));
             // Differences saturate, since a box may reach to the largest integer.
             let below = IVec3::select(cell.cmplt(low), low.saturating_sub(cell), IVec3::ZERO);
             let above = IVec3::select(cell.cmpgt(high), cell.saturating_sub(high), IVec3::ZERO);
-            below.max(above).max_element()
-        };
-        let farthest = positions.par_iter().with_min_len(CHUNK).map(strayed).max().unwrap_or(0);
-        let mut most = [f64::from(farthest)];
-        self.ranks.max(&mut most);
-        most[0] as i32
+            below.max(above).max_element() as u32
+        })
     }
 }
 
@@ -180,7 +170,7 @@ impl Ghosts {
         }
         // A particle sees no farther than the next cell. If both particles of a pair may have strayed by s
         // cells, their boxes may be 1 + 2 s cells apart.
-        let depth = 1 + if may_stray { 2 * share.strayed(grid, own.positions) } else { 0 };
+        let depth = 1 + if may_stray { 2 * share.strayed(grid, own.positions) as i32 } else { 0 };
         let start = Instant::now();
         let Share { ranks, cut, spent, .. } = share;
         let (ranks, cut) = (&*ranks, &*cut);

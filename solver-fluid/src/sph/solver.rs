@@ -1,24 +1,25 @@
-//! SPH as a method of a fluid: sub-steps, groups, walls.
+//! SPH as a method of a fluid: densities and forces of a sub-step, groups, walls.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 
 use amalgam_particles::lanes::{Lanes, Task, Width};
+use amalgam_particles::reduce::CHUNK;
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles};
-use amalgam_solver_kit::{Answer, Field, FieldValues, Fields, Members, Ranks, Request, SolverError};
+use amalgam_solver_kit::{Field, FieldValues, Fields, Members, Ranks, Request, SolverError};
 use rayon::prelude::*;
 
 use super::ghosts::{Ghosts, Share, Spent};
 use super::neighbours::{FixedPointGrid, Points};
-use super::{SphParameters, evaluation::Evaluation, guard::Guard, sources::Sources, walls::Walls};
-use crate::fluid::{Basics, Fluid, FluidMethod, Substeps};
-use crate::substeps::{Extremes, Tentative};
+use super::{SphParameters, evaluation::Evaluation, guard::Guard, walls::Walls};
+use crate::fluid::{Basics, Fluid, FluidMethod};
+use crate::groups::BoundaryGroups;
+use crate::substeps::{Extremes, SubstepRequest};
 
 /// Relative excess of a sub-step over the longest stable one up to which no further sub-step is added,
 /// because fluid that gets slightly faster or denser within a step should not double the work. The default
 /// Courant number leaves room for this excess: a dam break is stable at 2.5 times the default.
 const SUBSTEP_TOLERANCE: f64 = 0.25;
-/// Particles of one task in loops over particles.
-const CHUNK: usize = 4096;
 
 /// Weakly compressible SPH.
 pub struct SphMethod {
@@ -29,10 +30,10 @@ pub struct SphMethod {
     later: Evaluation,
     /// Energy of compression [J] at the start of the step.
     compression_energy: f64,
-    /// The last sub-step.
-    substep: Substep,
-    /// Time at the start of the step [s].
-    time: f64,
+    /// Position of the last sub-step in its step.
+    when: When,
+    /// Start of the last sub-step and its length [s].
+    step: (f64, f64),
     guard: Guard,
     /// The part of the fluid that this rank owns, and the particles of other ranks that it sees.
     share: Share,
@@ -90,47 +91,15 @@ impl SphMethod {
 
     /// The accelerations of the last sub-step.
     fn evaluation(&self) -> &Evaluation {
-        if self.substep.number == 0 { &self.start } else { &self.later }
+        match self.when {
+            When::Start => &self.start,
+            When::Later => &self.later,
+        }
     }
 
     fn kick(&self) -> Kick<'_> {
         let SphParameters { gravity, walls, ref fields, .. } = self.parameters;
-        Kick { evaluation: self.evaluation(), gravity, walls, fields, step: self.step() }
-    }
-
-    /// Start of the last sub-step and its length [s].
-    fn step(&self) -> (f64, f64) {
-        let Substep { dt, number, .. } = self.substep;
-        (self.time + f64::from(number) * dt, dt)
-    }
-
-    /// Ends the last sub-step for all free particles: they move with their new velocity.
-    fn travel(&self, groups: &GroupMap, position: &mut [DVec3], velocity: &mut [DVec3]) -> Extremes {
-        let (kick, width) = (self.kick(), self.evaluation().width());
-        let chunks = position.par_chunks_mut(CHUNK).zip(velocity.par_chunks_mut(CHUNK)).enumerate();
-        let travel = |(c, (positions, velocities)): (usize, (&mut [DVec3], &mut [DVec3]))| {
-            let first = c * CHUNK;
-            let group_of = &groups.group_of()[first..][..positions.len()];
-            width.run(Travel { kick: &kick, first, group_of, positions, velocities })
-        };
-        chunks.map(travel).reduce(Extremes::default, Extremes::joined)
-    }
-
-    /// Ends a sub-step that is not the last: free particles advance, members move with their group.
-    fn end_substep(&self, particles: &Particles, tentative: &mut Tentative, request: &Request<'_>) {
-        let (mut position, mut velocity) = tentative.take(particles);
-        let mut extremes = self.travel(request.groups, &mut position, &mut velocity);
-        for group in 0..request.groups.len() {
-            let with_group = self.substep.group_velocity(request, group);
-            for &member in request.groups.members(group) {
-                velocity[member as usize] = with_group;
-                position[member as usize] += self.substep.dt * with_group;
-                extremes.include(position[member as usize], with_group);
-            }
-        }
-        let mut speed = [extremes.speed()];
-        self.share.ranks.max(&mut speed);
-        tentative.put((position, velocity), speed[0]);
+        Kick { evaluation: self.evaluation(), gravity, walls, fields, step: self.step }
     }
 
     /// Adds the momentum that a sub-step gives to groups.
@@ -141,7 +110,7 @@ impl SphMethod {
         momentum: &mut [DVec3],
     ) {
         let (fields, mass) = (&self.parameters.fields, self.parameters.mass);
-        let (evaluation, scale) = (self.evaluation(), self.substep.dt * mass);
+        let (evaluation, scale) = (self.evaluation(), self.step.1 * mass);
         let forces = |i: u32| scale * (evaluation.acceleration(i as usize) + self.parameters.gravity);
         let momentum = Cell::from_mut(momentum).as_slice_of_cells();
         let start = |group: usize| Some(momentum[group].get());
@@ -151,17 +120,16 @@ impl SphMethod {
         }
         let all = |i: u32| {
             let state = (position[i as usize], velocity[i as usize]);
-            [forces(i), mass * fields.change(state, self.step())]
+            [forces(i), mass * fields.change(state, self.step)]
         };
         members.fold(groups, all, start, |sum, _, [forces, pushed]| sum + forces + pushed, end);
     }
 
     /// Adds the impulse by which walls keep members in the domain: the least impulse on the whole group with
     /// which no member comes nearer to a wall than the clearance. A group of infinite inertia is not stopped.
-    fn hold_groups(&self, particles: &Particles, request: &Request<'_>, momentum: &mut [DVec3]) {
+    fn hold_groups(&self, position: &[DVec3], request: &Request<'_>, momentum: &mut [DVec3]) {
         let Some(walls) = self.parameters.walls else { return };
-        let range =
-            |member: u32| <[DVec3; 2]>::from(walls.bounds(particles.position[member as usize], request.dt));
+        let range = |member: u32| <[DVec3; 2]>::from(walls.bounds(position[member as usize], request.dt));
         let free = [DVec3::NEG_INFINITY, DVec3::INFINITY];
         let start = |group: usize| request.inertia[group].is_finite().then_some(free);
         let narrower =
@@ -183,14 +151,10 @@ enum When {
     Later,
 }
 
-/// Own particles as loops over pairs read them.
-fn points<'a>(particles: &'a Particles, (positions, velocities): (&'a [DVec3], &'a [DVec3])) -> Points<'a> {
-    Points { ids: &particles.id, positions, velocities }
-}
-
 /// Committed particles as loops over pairs read them.
 fn committed(particles: &Particles) -> Points<'_> {
-    points(particles, (&particles.position, &particles.velocity))
+    let Particles { id, position, velocity, .. } = particles;
+    Points { ids: id, positions: position, velocities: velocity }
 }
 
 /// Advance of free particles in a sub-step.
@@ -255,27 +219,9 @@ impl Task for Travel<'_> {
     }
 }
 
-/// Part of a step that is integrated.
-#[derive(Clone, Copy)]
-struct Substep {
-    /// Number of earlier sub-steps in the step.
-    number: u32,
-    /// Length [s].
-    dt: f64,
-    /// The part of the step that has passed at the end of the sub-step.
-    passed: f64,
-}
-
-impl Substep {
-    /// The velocity [m/s] of a group, which is a boundary in prescribed motion. The impulse that others give
-    /// it acts in proportion to time.
-    fn group_velocity(&self, request: &Request<'_>, group: usize) -> DVec3 {
-        request.velocity[group] + request.impulse[group] / request.inertia[group] * self.passed
-    }
-}
-
 impl FluidMethod for SphMethod {
     type Parameters = SphParameters;
+    type Groups = BoundaryGroups;
     /// In 64 steps of one sub-step a particle moves by few cells, since it moves by about `cfl / 20` cells in
     /// each. The speed of sound is ten times the largest speed, and a cell is two smoothing lengths wide.
     const STORAGE_PERIOD: u64 = 64;
@@ -289,8 +235,8 @@ impl FluidMethod for SphMethod {
             start: Evaluation::with_width(width),
             later: Evaluation::with_width(width),
             compression_energy: 0.0,
-            substep: Substep { number: 0, dt: 0.0, passed: 0.0 },
-            time: 0.0,
+            when: When::Start,
+            step: (0.0, 0.0),
             guard: Guard::default(),
             share: Share::default(),
             ghosts: Ghosts::default(),
@@ -299,21 +245,11 @@ impl FluidMethod for SphMethod {
         method
     }
 
-    fn basics(&self) -> Basics {
-        let SphParameters { spacing, mass, radius, substeps_max, .. } = self.parameters;
-        Basics { spacing, particle_mass: mass, radius, substeps_max }
-    }
-
-    fn sources(&self) -> &Sources {
-        &self.parameters.sources
-    }
-
-    fn fields_of_force(&self) -> &Fields {
-        &self.parameters.fields
-    }
-
-    fn set_time(&mut self, time: f64) {
-        self.time = time;
+    fn basics(&self) -> Basics<'_> {
+        let SphParameters { spacing, mass, radius, substeps_max, ref sources, ref fields, .. } =
+            self.parameters;
+        let particle_mass = mass;
+        Basics { spacing, particle_mass, radius, substeps_max, sources, fields_of_force: fields }
     }
 
     /// The longest stable sub-step [s] at the densities found last.
@@ -336,32 +272,32 @@ impl FluidMethod for SphMethod {
         Ok(())
     }
 
-    fn integrate(
+    fn substep(
         &mut self,
-        particles: &Particles,
-        tentative: &mut Tentative,
-        (request, cut): (&Request<'_>, Substeps),
-        answer: &mut Answer,
-    ) -> Result<(), SolverError> {
-        let Substeps { substeps, dt, .. } = cut;
-        for k in 0..substeps {
-            if k > 0 {
-                self.end_substep(particles, tentative, request);
-                self.find_densities(When::Later, points(particles, tentative.before(particles)));
-                self.find_accelerations(When::Later);
-            }
-            self.substep = Substep { number: k, dt, passed: f64::from(k + 1) / f64::from(substeps) };
-            let momentum = &mut answer.momentum;
-            self.add_momentum((request.groups, request.members), tentative.before(particles), momentum);
+        asked: SubstepRequest<'_>,
+        _: &mut BoundaryGroups,
+        momentum: &mut [DVec3],
+    ) -> Result<f64, SolverError> {
+        let SubstepRequest { substep, request, particles, position, velocity, speed_bound } = asked;
+        self.when = if substep.is_first() { When::Start } else { When::Later };
+        self.step = (substep.time, substep.dt);
+        if self.when == When::Later {
+            self.find_densities(
+                When::Later,
+                Points { ids: &particles.id, positions: position, velocities: velocity },
+            );
+            self.find_accelerations(When::Later);
+        }
+        self.add_momentum((request.groups, request.members), (position, velocity), momentum);
+        if substep.is_last() {
+            self.hold_groups(&particles.position, request, momentum);
         }
         // Walls only slow down.
         let acceleration = self.evaluation().largest_acceleration() + self.parameters.gravity.length();
-        tentative.speed_bound += dt * acceleration;
-        if !self.parameters.fields.is_empty() {
-            tentative.speed_bound += self.parameters.fields.change_max(tentative.speed_bound, dt);
-        }
-        self.hold_groups(particles, request, &mut answer.momentum);
-        Ok(())
+        let accelerated = speed_bound + substep.dt * acceleration;
+        let fields = &self.parameters.fields;
+        let change = if fields.is_empty() { 0.0 } else { fields.change_max(accelerated, substep.dt) };
+        Ok(accelerated + change)
     }
 
     fn velocities(&self, (position, velocity): (&[DVec3], &[DVec3]), wanted: &[u32]) -> Vec<DVec3> {
@@ -370,13 +306,18 @@ impl FluidMethod for SphMethod {
         wanted.par_iter().with_min_len(CHUNK).map(of).collect()
     }
 
-    fn advance(&self, groups: &GroupMap, position: &mut [DVec3], velocity: &mut [DVec3]) -> Extremes {
-        self.travel(groups, position, velocity)
+    fn advance(
+        &self,
+        first: usize,
+        group_of: &[u32],
+        (positions, velocities): (&mut [DVec3], &mut [DVec3]),
+    ) -> Extremes {
+        let kick = self.kick();
+        self.evaluation().width().run(Travel { kick: &kick, first, group_of, positions, velocities })
     }
 
-    /// Sorts by the cells in which the particles were at the start of the step.
-    fn sort_storage(&self, particles: &mut Particles) {
-        particles.reorder(&self.start.order());
+    fn order(&self) -> Option<Cow<'_, [u32]>> {
+        Some(self.start.order())
     }
 
     /// The energy of compression at the start of the step, where densities are known.
@@ -412,10 +353,9 @@ impl FluidMethod for SphMethod {
         Ok(own)
     }
 
-    fn owners(&mut self, particles: &Particles, step: u64) -> Vec<u32> {
+    fn owners(&mut self, particles: &Particles, may_recut: bool) -> Vec<u32> {
         let grid = self.grid();
-        // Often at first, when the cost of particles is not known.
-        if step.is_power_of_two() || step.is_multiple_of(Self::STORAGE_PERIOD) {
+        if may_recut {
             self.share.balance(&grid, &particles.position);
         }
         self.share.owners(&grid, &particles.position)

@@ -19,6 +19,18 @@ use super::SphParameters;
 use super::kernel::Kernel;
 use super::pairs::{PairCoefficients, PairForce as _};
 
+/// Names that the file of a formula uses.
+mod prelude {
+    pub(super) use amalgam_particles::lanes::Register;
+
+    pub(super) use crate::sph::SphParameters;
+    pub(super) use crate::sph::kernel::{Kernel, Shape};
+    pub(super) use crate::sph::pairs::{
+        DensityKernel, PairCoefficients, PairForce, PairQuantities, WendlandKernel, depth, push_and_drag,
+        squared,
+    };
+}
+
 /// Kernels, pressure force and viscosity of a fluid.
 #[derive(Clone, Copy, Debug)]
 pub enum Formulation {

@@ -9,9 +9,6 @@ use amalgam_ranks::Ranks;
 use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
-/// Particles of one task in loops over particles.
-const CHUNK: usize = 4096;
-
 /// A box around spheres; the empty one meets no other.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
@@ -93,7 +90,7 @@ impl Ghosts {
         let seen = |other: &usize| {
             let is_near =
                 |&i: &u32| Bounds::of_sphere(position[i as usize], radius[i as usize]).meets(&boxes[*other]);
-            (0..position.len() as u32).into_par_iter().with_min_len(CHUNK).filter(is_near).collect()
+            (0..position.len() as u32).into_par_iter().with_min_len(reduce::CHUNK).filter(is_near).collect()
         };
         self.seen = self.with.iter().map(seen).collect();
         self.follow(ranks, particles);

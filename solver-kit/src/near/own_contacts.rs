@@ -103,7 +103,7 @@ impl OwnContacts {
             foresee(ranks, look_ahead, (near, ghosts), particles, speed);
         }
         touching.clear();
-        touching.par_extend(near.par_iter().with_min_len(4096).copied().filter(|&(i, j)| {
+        touching.par_extend(near.par_iter().with_min_len(reduce::CHUNK).copied().filter(|&(i, j)| {
             let mut reach = all.radius(i) + all.radius(j);
             if look_ahead.time > 0.0 {
                 reach += look_ahead.reach(speed[i as usize]) + look_ahead.reach(speed[j as usize]);
@@ -214,7 +214,8 @@ fn foresee(
     let gap = |i: u32, j: u32| all.position(i).distance(all.position(j)) - (all.radius(i) + all.radius(j));
     let (velocity, own) = (&particles.velocity, particles.len());
     speed.clear();
-    speed.par_extend(velocity.par_iter().with_min_len(4096).map(|&velocity| look_ahead.speed(velocity)));
+    let speeds = velocity.par_iter().with_min_len(reduce::CHUNK).map(|&velocity| look_ahead.speed(velocity));
+    speed.par_extend(speeds);
     speed.extend(ghosts.ask(ranks, |i| look_ahead.speed(velocity[i as usize])));
     look_ahead.foresee_with(near, gap, speed, |speed, raised| {
         let goes_on = ranks.any(raised);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use amalgam_particles::text::shorten;
-use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Reach, StepEnd};
+use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Reach, StepEnd, reduce};
 use amalgam_proto::columns::WireError;
 use amalgam_proto::contract::{
     Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Interest, Next, Restore,
@@ -439,7 +439,11 @@ impl Run {
         self.answer.bodies.clear();
         let velocities = if self.solver.deferred().is_none() { count } else { 0 };
         self.answer.velocity.resize(velocities, DVec3::ZERO);
-        self.answer.velocity.par_iter_mut().with_min_len(4096).for_each(|velocity| *velocity = DVec3::ZERO);
+        self.answer
+            .velocity
+            .par_iter_mut()
+            .with_min_len(reduce::CHUNK)
+            .for_each(|velocity| *velocity = DVec3::ZERO);
         self.dt = call.dt;
         let request = Request {
             step: self.context.step,
@@ -512,7 +516,7 @@ impl Run {
         let before: Vec<[DVec3; 2]> = track.index.iter().map(tracked).collect();
         let of_member = |&number: &u32| call.member_velocity[number as usize];
         let member_velocity: Vec<DVec3> = self.members.number.iter().map(of_member).collect();
-        let velocity = self.solver.particles().velocity.par_iter().with_min_len(4096);
+        let velocity = self.solver.particles().velocity.par_iter().with_min_len(reduce::CHUNK);
         velocity.copied().collect_into_vec(&mut self.velocity_before);
         let end = StepEnd {
             dt: self.dt,
@@ -533,7 +537,8 @@ impl Run {
         if self.ids.ids != particles.id {
             let (ids, before) = (&self.ids, &self.velocity_before);
             let before = |id| ids.find(id).map_or(DVec3::NAN, |i| before[i as usize]);
-            self.velocity_before = particles.id.par_iter().with_min_len(4096).map(|&id| before(id)).collect();
+            self.velocity_before =
+                particles.id.par_iter().with_min_len(reduce::CHUNK).map(|&id| before(id)).collect();
             if report.adjusted {
                 let place = |id| ids.find(id).map_or(DVec3::NAN, |i| told[i as usize]);
                 told = particles.id.iter().map(|&id| place(id)).collect();

@@ -8,7 +8,6 @@ use amalgam_solver_kit::Request;
 use bytemuck::{Pod, Zeroable};
 
 use crate::flip::grid::Grid;
-use crate::flip::group_members::GroupMotion;
 use crate::flip::slab::{Slab, depth};
 
 /// The members that add to the faces which a rank computes, in the order in which the coordinator named them:
@@ -32,15 +31,6 @@ struct Sent {
     group: u32,
     position: DVec3,
     velocity: DVec3,
-}
-
-/// The number of members of each group on all ranks.
-pub(in crate::flip) fn sizes<'a>(
-    slab: &Slab,
-    request: &Request<'a>,
-) -> impl Iterator<Item = usize> + use<'a> {
-    let offsets = if slab.is_whole() { request.groups.offsets() } else { request.members.offsets };
-    offsets.windows(2).map(|range| (range[1] - range[0]) as usize)
 }
 
 impl<'a> SeenMembers<'a> {
@@ -88,7 +78,7 @@ impl<'a> SeenMembers<'a> {
     /// The values of all members at the first rank, in the order in which the coordinator named the members;
     /// none at other ranks. Of the `seen` members' values, each rank sends those of members in its slab.
     /// Collective.
-    fn all(&self, slab: &Slab, seen: Vec<DVec3>) -> Option<Vec<DVec3>> {
+    pub(in crate::flip) fn all(&self, slab: &Slab, seen: Vec<DVec3>) -> Option<Vec<DVec3>> {
         if slab.is_whole() {
             return Some(seen);
         }
@@ -100,27 +90,5 @@ impl<'a> SeenMembers<'a> {
         let mut all = vec![DVec3::ZERO; numbers.len()];
         numbers.into_iter().zip(values).for_each(|(number, value)| all[number as usize] = value);
         Some(all)
-    }
-
-    /// The momentum that the fluid gives each group in a sub-step: J = M (v_new - v12) - J_ext. `velocity` are
-    /// those of seen members, group after group [m/s]. Collective.
-    pub(in crate::flip) fn group_momentum(
-        &self,
-        slab: &Slab,
-        (request, mass): (&Request<'_>, f64),
-        motion: &GroupMotion<'_>,
-        velocity: Vec<DVec3>,
-    ) -> Vec<DVec3> {
-        let all = self.all(slab, velocity);
-        let momentum = all.map(|velocity| {
-            let mut members = velocity.into_iter();
-            let momentum = |(group, size): (usize, usize)| {
-                let sum: DVec3 = members.by_ref().take(size).map(|velocity| mass * velocity).sum();
-                let change = sum / motion.own[group] - motion.velocity[group];
-                motion.inertia[group] * change - motion.impulse[group]
-            };
-            sizes(slab, request).enumerate().map(momentum).collect()
-        });
-        slab.ranks.broadcast(momentum.unwrap_or_default())
     }
 }

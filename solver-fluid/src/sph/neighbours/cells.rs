@@ -26,6 +26,7 @@
 use std::ops::Range;
 
 use amalgam_particles::lanes::{Lanes, Task, Width};
+use amalgam_particles::reduce::CHUNK;
 use amalgam_particles::{DVec3, ParticleId, counting_sort};
 use glam::{I64Vec3, IVec3};
 use rayon::prelude::*;
@@ -33,8 +34,6 @@ use rayon::prelude::*;
 use crate::cell_order::sort_cells_by_id;
 use crate::sph::walls::Walls;
 
-/// Particles of one task.
-const CHUNK: usize = 4096;
 /// Largest number of slots per particle. A full box of fluid needs about 0.5.
 const SLOTS_PER_PARTICLE_MAX: i64 = 8;
 /// Bins along the edge of a cell.

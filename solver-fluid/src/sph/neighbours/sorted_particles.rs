@@ -3,14 +3,12 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use amalgam_particles::lanes::LANES;
+use amalgam_particles::reduce::CHUNK;
 use glam::IVec3;
 use rayon::prelude::*;
 
 use super::cells::{CellOrder, FixedPointGrid, Points};
 use super::search::NeighbourSearch;
-
-/// Particles of one task in loops that copy.
-const COPY_CHUNK: usize = 4096;
 
 /// Indices of scaled pressure, scaled volume (`sph/pairs.rs`) and velocity in [`ParticleRecord`] and
 /// [`NeighbourRecord`](super::candidates::NeighbourRecord). The position stands before them.
@@ -64,15 +62,15 @@ impl SortedParticles {
         let count = particles.len();
         self.coordinates.iter_mut().for_each(|column| column.resize(count + LANES, 0));
         self.records.resize(count, [0; 8]);
-        let [x, y, z] = self.coordinates.each_mut().map(|column| column[..count].par_chunks_mut(COPY_CHUNK));
-        let tasks = (particles.par_chunks(COPY_CHUNK), self.records.par_chunks_mut(COPY_CHUNK), x, y, z);
+        let [x, y, z] = self.coordinates.each_mut().map(|column| column[..count].par_chunks_mut(CHUNK));
+        let tasks = (particles.par_chunks(CHUNK), self.records.par_chunks_mut(CHUNK), x, y, z);
         tasks.into_par_iter().enumerate().for_each(|(c, (particles, records, x, y, z))| {
             for (k, &i) in particles.iter().enumerate() {
                 let [px, py, pz] = positions[i as usize];
                 let [vx, vy, vz] = velocity(i as usize).to_array().map(|v| (v as f32).to_bits() as i32);
                 [x[k], y[k], z[k]] = [px, py, pz];
                 records[k] = [px, py, pz, 0, 0, vx, vy, vz];
-                rank[i as usize].store((c * COPY_CHUNK + k) as u32, Relaxed);
+                rank[i as usize].store((c * CHUNK + k) as u32, Relaxed);
             }
         });
         self.cells.clear();

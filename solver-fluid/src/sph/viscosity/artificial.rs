@@ -5,11 +5,7 @@
     reason = "iterators with closures are not compiled for the vector width"
 )]
 
-use amalgam_particles::lanes::Register;
-
-use crate::sph::SphParameters;
-use crate::sph::kernel::Shape;
-use crate::sph::pairs::{PairCoefficients, PairForce, PairQuantities, WendlandKernel, depth, squared};
+use super::prelude::*;
 
 /// eta^2 of Eq. 4.2 [Monaghan1992], 0.01 squared smoothing lengths, in squared support radii.
 const SOFTENING: f32 = 0.0025;

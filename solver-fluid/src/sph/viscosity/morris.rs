@@ -1,12 +1,6 @@
 //! Viscosity as a Laplacian of velocity, estimated from the kernel's first derivative [Morris1997].
 
-use amalgam_particles::lanes::Register;
-
-use crate::sph::SphParameters;
-use crate::sph::kernel::Shape;
-use crate::sph::pairs::{
-    PairCoefficients, PairForce, PairQuantities, WendlandKernel, depth, push_and_drag, squared,
-};
+use super::prelude::*;
 
 /// Wendland's kernel, viscosity after Morris.
 #[derive(Clone, Copy, Debug)]

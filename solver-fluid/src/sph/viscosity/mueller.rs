@@ -1,10 +1,6 @@
 //! Kernels, pressure force and viscosity of [Mueller2003].
 
-use amalgam_particles::lanes::Register;
-
-use crate::sph::SphParameters;
-use crate::sph::kernel::{Kernel, Shape};
-use crate::sph::pairs::{DensityKernel, PairCoefficients, PairForce, PairQuantities, push_and_drag, squared};
+use super::prelude::*;
 
 /// Poly6 for density, the spiky kernel for pressure, the Laplacian kernel for viscosity [Mueller2003].
 #[derive(Clone, Copy, Debug)]

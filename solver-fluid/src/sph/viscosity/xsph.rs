@@ -1,12 +1,6 @@
 //! XSPH [Monaghan1989]: velocities are drawn to the mean of their neighbours.
 
-use amalgam_particles::lanes::Register;
-
-use crate::sph::SphParameters;
-use crate::sph::kernel::Shape;
-use crate::sph::pairs::{
-    PairCoefficients, PairForce, PairQuantities, WendlandKernel, depth, push_and_drag, squared,
-};
+use super::prelude::*;
 
 /// Kinematic viscosity of XSPH over epsilon, speed of sound c and smoothing length l.
 ///
