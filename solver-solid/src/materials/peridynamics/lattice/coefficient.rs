@@ -1,8 +1,8 @@
 //! The stiffness of a bond in 32 bits.
 
-/// The stiffness of a bond near its rest length over its stiffness at rest, rounded. The last [`TRANSVERSE_BITS`]
-/// bits hold the transverse part in units of 1/[`TRANSVERSE`], the first bits hold the axial excess in units of
-/// 1/[`AXIAL`]. A missing bond has 0.
+/// The stiffness of a bond near its rest length over its stiffness at rest, rounded. The last
+/// [`TRANSVERSE_BITS`] bits hold the transverse part in units of 1/[`TRANSVERSE`], the first bits hold the
+/// axial excess in units of 1/[`AXIAL`]. A missing bond has 0.
 ///
 /// It is computed once per step and read in all iterations, which takes less time than computing it.
 pub(super) type Coefficient = u32;

@@ -4,6 +4,8 @@ use amalgam_particles::lanes::Width;
 use amalgam_particles::random::uniform_f64;
 
 use super::super::law::Model;
+use super::super::variants::{AnyStrain, Corrected, SmallStrain, StrainRange};
+use super::kernels::{BondTerm, BothEnds};
 use super::*;
 
 fn table(correction: bool) -> LatticeTable {
@@ -40,73 +42,46 @@ fn table(correction: bool) -> LatticeTable {
     table
 }
 
+/// Adds a block's terms in the copy of the loop with corrections and for the strains S.
+fn add<T: BondTerm<K>, S: StrainRange, const K: usize>(
+    width: &Width,
+    sums: &mut [Vec<f32>],
+    geometry: StencilGeometry<'_>,
+    term: T,
+) {
+    let mut columns = sums.iter_mut();
+    let sums = std::array::from_fn(|_| columns.next().expect("a column").as_mut_slice());
+    width.run(BothEnds::<T, Corrected, S, K>::new(term, geometry, 0, sums));
+}
+
 /// Forces, diagonal and product of every block, one after the other, as bits.
 fn bits(table: &LatticeTable, width: &Width) -> Vec<u32> {
-    let total = table.particle.len();
+    let total = table.sites.particle.len();
     let mut sums: [Vec<Vec<f32>>; 5] = [5, 6, 3, 3, 3].map(|columns| vec![vec![0.0; total]; columns]);
     let mut all: Vec<u32> = Vec::new();
-    for block in 0..table.block_site.len() {
-        let mut live = table.live[table.words(block)].to_vec();
-        let geometry = table.geometry(block);
+    for block in 0..table.sites.block_site.len() {
+        let mut live = table.live[table.sites.words(block)].to_vec();
+        let geometry = table.geometry(block, true);
         let operand = table.operand.all();
-        macro_rules! add {
-            ($sums:literal, $term:expr) => {{
-                let mut columns = sums[$sums].iter_mut();
-                let sums = std::array::from_fn(|_| columns.next().expect("a column").as_mut_slice());
-                width.run(BothEnds { term: $term, geometry, start: 0, sums })
-            }};
-        }
         let (thresholds, is_far, broken) = (None, false, &mut Vec::new());
-        add!(
-            0,
-            ForceTerm::<Corrected, LeastRecorded> {
-                variant: PhantomData,
-                geometry,
-                live: &mut live,
-                thresholds,
-                is_far,
-                broken
-            }
-        );
+        let variant = PhantomData::<LeastRecorded>;
+        let term = ForceTerm { variant, geometry, live: &mut live, thresholds, is_far, broken };
+        add::<_, SmallStrain, 5>(width, &mut sums[0], geometry, term);
         let (live, mut coefficient) = (&live, vec![[0; LANES]; live.len()]);
-        add!(
-            1,
-            DiagonalTerm::<Corrected, AnyStrain> {
-                variant: PhantomData,
-                geometry,
-                live,
-                coefficient: &mut coefficient
-            }
-        );
+        let term = DiagonalTerm { geometry, live, coefficient: &mut coefficient };
+        add::<_, AnyStrain, 6>(width, &mut sums[1], geometry, term);
         let coefficient = coefficient.as_slice();
         all.extend(coefficient.iter().flatten());
-        add!(2, ProductTerm::<Corrected, AnyStrain> { variant: PhantomData, geometry, live, operand });
-        add!(2, ProductTerm::<Corrected, SmallStrain> { variant: PhantomData, geometry, live, operand });
+        let exact = || ProductTerm { bonds: ExactBonds { geometry, operand }, live };
+        add::<_, AnyStrain, 3>(width, &mut sums[2], geometry, exact());
+        add::<_, SmallStrain, 3>(width, &mut sums[2], geometry, exact());
         // Exponents and mantissas as they come, but no NaN.
         let operand = operand.map(|u| u.iter().map(|u| u & 0x4fff_ffff).collect::<Vec<_>>());
         let (operand, position) = (operand.each_ref().map(Vec::as_slice), table.position.all());
-        add!(
-            3,
-            RoundedTerm::<Corrected, AnyStrain> {
-                variant: PhantomData,
-                geometry,
-                live,
-                coefficient,
-                position,
-                operand
-            }
-        );
-        add!(
-            4,
-            RoundedTerm::<Corrected, SmallStrain> {
-                variant: PhantomData,
-                geometry,
-                live,
-                coefficient,
-                position,
-                operand
-            }
-        );
+        let rounded =
+            || ProductTerm { bonds: RoundedBonds { geometry, coefficient, position, operand }, live };
+        add::<_, AnyStrain, 3>(width, &mut sums[3], geometry, rounded());
+        add::<_, SmallStrain, 3>(width, &mut sums[4], geometry, rounded());
     }
     all.extend(sums.iter().flatten().flatten().map(|value| value.to_bits()));
     all
@@ -126,7 +101,7 @@ fn every_width_gives_the_same_bits() {
 #[test]
 fn a_bond_pulls_both_ends_alike() {
     let table = table(false);
-    for i in 0..table.place.len() {
+    for i in 0..table.sites.place.len() {
         table.visit(i, &mut |bond| {
             let mut back = 0;
             table.visit(bond.neighbour as usize, &mut |other| {
@@ -137,17 +112,17 @@ fn a_bond_pulls_both_ends_alike() {
             });
             assert_eq!(back, 1);
         });
-        for j in 0..table.place.len() {
+        for j in 0..table.sites.place.len() {
             let mut joined = false;
             table.visit(i, &mut |bond| joined |= bond.neighbour as usize == j);
             assert_eq!(table.joined(i, j), joined, "{i} {j}");
         }
     }
     // The remainder of the sum of all forces is the rounding of each particle's own sum.
-    let total = (0..table.place.len()).fold([0.0; 3], |total: [f64; 3], i| {
+    let total = (0..table.sites.place.len()).fold([0.0; 3], |total: [f64; 3], i| {
         let force = table.force(i).0;
         std::array::from_fn(|axis| total[axis] + f64::from(force[axis]))
     });
-    let scale: f64 = (0..table.place.len()).map(|i| f64::from(table.force(i).0[0].abs())).sum();
+    let scale: f64 = (0..table.sites.place.len()).map(|i| f64::from(table.force(i).0[0].abs())).sum();
     assert!(total.iter().all(|sum| sum.abs() < 1e-6 * scale), "{total:?} of {scale}");
 }
