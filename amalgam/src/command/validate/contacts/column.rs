@@ -26,7 +26,7 @@ pub(in crate::command::validate) const SPHERES: Case = Case {
 };
 
 /// The coefficient of rolling resistance for all columns that stand for experiments.
-const ROLLING: f64 = 0.25;
+const ROLLING: f64 = 0.3;
 /// Part of the room that scattered grains and grains at rest fill.
 const SCATTERED: [f64; 2] = [0.35, 0.2];
 const AT_REST: [f64; 2] = [0.82, 0.58];
@@ -239,7 +239,7 @@ fn discs() -> Result<CaseOutcome, CaseError> {
 }
 
 fn spheres() -> Result<CaseOutcome, CaseError> {
-    compare([0.5, 1.0, 2.0, 4.0].map(|aspect| {
+    compare([0.5, 1.0, 2.0, 4.0].map(|aspect: f64| {
         let column = GrainColumn {
             case: &SPHERES,
             scene: SPHERES_SCENE,

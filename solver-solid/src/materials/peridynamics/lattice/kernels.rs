@@ -1,4 +1,4 @@
-//! What the hot loops over blocks of sixteen lattice sites share: the data around a block, the sums over
+//! Common parts of the hot loops over blocks of sixteen lattice sites: the data around a block, the sums over
 //! bonds, and the choice among the copies of a loop. The terms that are summed are in `forces.rs`,
 //! `stiffness.rs` and `product.rs`.
 
