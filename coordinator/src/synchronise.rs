@@ -198,11 +198,11 @@ impl Stage<'_> {
             slope: self.shares.iter().map(|share| vec![0.0; share.groups.len()]).collect(),
             momentum: self.shares.iter().map(|share| vec![DVec3::ZERO; share.groups.len()]).collect(),
         };
-        let members = |wanted: fn(Integration) -> bool| -> Vec<usize> {
+        let of_kind = |wanted: fn(Integration) -> bool| -> Vec<usize> {
             (0..self.kinds.len()).filter(|&k| wanted(self.kinds[k])).collect()
         };
-        let explicit = members(|kind| kind == Integration::Explicit);
-        let implicit = members(|kind| kind != Integration::Explicit);
+        let explicit = of_kind(|kind| kind == Integration::Explicit);
+        let implicit = of_kind(|kind| kind != Integration::Explicit);
         // Explicit participants that are asked together with implicit ones, since no group has members of
         // both.
         let mut along = Vec::new();

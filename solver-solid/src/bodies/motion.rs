@@ -204,8 +204,8 @@ impl Motion {
         self.scripted(particles).any(|i| particles.velocity[i] != DVec3::ZERO)
     }
 
-    /// Gives those that scripts hold their velocities for the next step, and those that are let go now theirs
-    /// for good.
+    /// Sets the velocities of scripted particles for the next step, and the last velocities of particles that
+    /// scripts let go now.
     fn set_velocities(&self, particles: &mut Particles) {
         let Particles { position, velocity, immovable, .. } = particles;
         let held = |scripted: &[u32]| -> Vec<usize> {

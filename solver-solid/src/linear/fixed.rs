@@ -2,8 +2,8 @@
 
 /// A position as a whole number of quanta, modulo 2^32.
 #[inline]
-pub(crate) fn quantise(length: f64, per_quantum: f64) -> i32 {
-    let quanta = length * per_quantum;
+pub(crate) fn quantise(length: f64, quanta_per_metre: f64) -> i32 {
+    let quanta = length * quanta_per_metre;
     if quanta.abs() < (1u64 << 50) as f64 { whole(quanta) } else { wrapped(quanta) }
 }
 

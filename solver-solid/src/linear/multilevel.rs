@@ -141,8 +141,7 @@ impl Multilevel {
         }
     }
 
-    /// Keeps the part of this rank: particles are places from here on where sums read them, and rows where
-    /// they read the grids.
+    /// Keeps the part of this rank. From here on sums index particles by place, and the grids are read by row.
     pub(crate) fn share(&mut self, partition: &Arc<Partition>) {
         let own = self.cells_of(&partition.own());
         self.partition = partition.clone();

@@ -45,7 +45,7 @@ use stiffness::DiagonalTerm;
 /// See the module.
 pub(crate) struct LatticeTable {
     /// Quanta in a metre.
-    per_quantum: f64,
+    quanta_per_metre: f64,
     /// Position of each particle in the unstrained lattice [m].
     ideal: Vec<DVec3>,
     sites: Sites,
@@ -78,7 +78,7 @@ impl LatticeTable {
         let sites = Sites::new(lattice, law);
         let (total, blocks, cut) = (sites.particle.len(), sites.block_site.len(), sites.cut);
         let mut this = Self {
-            per_quantum: QUANTA / law.spacing,
+            quanta_per_metre: QUANTA / law.spacing,
             ideal: ideal(lattice),
             live: vec![0; blocks * sites.stencils.len()],
             far: vec![false; blocks],
@@ -214,9 +214,9 @@ impl BondTable for LatticeTable {
     }
 
     fn load_positions(&mut self, position: &[DVec3]) {
-        let Self { sites, displacement, ideal, per_quantum, .. } = self;
+        let Self { sites, displacement, ideal, quanta_per_metre, .. } = self;
         sites.scatter(displacement, None, |i| {
-            (position[i] - ideal[i]).to_array().map(|length| quantise(length, *per_quantum))
+            (position[i] - ideal[i]).to_array().map(|length| quantise(length, *quanta_per_metre))
         });
     }
 
@@ -225,7 +225,7 @@ impl BondTable for LatticeTable {
     }
 
     fn round_positions(&mut self, position: &[DVec3], origin: DVec3) {
-        let per_spacing = self.per_quantum / QUANTA;
+        let per_spacing = self.quanta_per_metre / QUANTA;
         self.sites.scatter(&mut self.position, None, |i| {
             ((position[i] - origin) * per_spacing).to_array().map(|length| length as f32)
         });

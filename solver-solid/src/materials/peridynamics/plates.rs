@@ -7,10 +7,10 @@
 //! the number of layers to the nearest surface. Tension and bending determine p and q. Layers that lack no
 //! bond keep the correction 1.
 //!
-//! In tension (s = 1) and in bending (s the height of a bond's middle) a bond with the offset (a, b, c) and
-//! the length r is stretched by (a^2 s + b^2 e s + c w)/r: e is the strain across, which is free, and w by
-//! how much farther its upper layer moves up than its lower one. The energy is the least one over e and the
-//! layers' ways: a linear system.
+//! A bond with the offset (a, b, c) and the length r is stretched by (a^2 s + b^2 e s + c w)/r. In tension s is
+//! 1, in bending s is the height of the bond's middle. The strain across, e, is free. The bond's upper layer
+//! rises by w more than its lower layer. The energy is the least one over e and the layers' ways, which is a
+//! linear system.
 
 use super::law::Law;
 

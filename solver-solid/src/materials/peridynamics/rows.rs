@@ -36,7 +36,7 @@ const CHUNK: usize = 64;
 /// See the module. Forces, blocks and products are those of a cluster.
 pub(crate) struct RowTable {
     /// Quanta in a metre.
-    per_quantum: f64,
+    quanta_per_metre: f64,
     share: BondStiffness,
     /// True if the least double strain of bonds is asked for.
     thresholds_rise: bool,
@@ -86,7 +86,7 @@ impl RowTable {
         let (constant, slope) = law.volume_line();
         let slots = bonds.len() * CLUSTER;
         let mut this = Self {
-            per_quantum: QUANTA / law.spacing,
+            quanta_per_metre: QUANTA / law.spacing,
             share: BondStiffness { inner: constant as f32, slope: (slope * law.spacing / QUANTA) as f32 },
             thresholds_rise: law.threshold_rise != 0.0,
             has_corrections: false,
@@ -347,11 +347,11 @@ impl BondTable for RowTable {
     }
 
     fn load_positions(&mut self, position: &[DVec3]) {
-        let per_quantum = self.per_quantum;
+        let quanta_per_metre = self.quanta_per_metre;
         let slots = self.record.par_iter_mut().zip(self.order.par_iter().zip(&self.place));
         slots.with_min_len(4096).filter(|(_, (_, place))| place.is_some()).for_each(|(record, (&i, _))| {
             for axis in 0..3 {
-                record[axis] = quantise(position[i as usize][axis], per_quantum);
+                record[axis] = quantise(position[i as usize][axis], quanta_per_metre);
             }
         });
     }
@@ -376,7 +376,7 @@ impl BondTable for RowTable {
     }
 
     fn round_positions(&mut self, _position: &[DVec3], origin: DVec3) {
-        let own = origin.to_array().map(|length| quantise(length, self.per_quantum));
+        let own = origin.to_array().map(|length| quantise(length, self.quanta_per_metre));
         let origin = [own[0], own[1], own[2], 0];
         let unit = 1.0 / (UNIT * QUANTA as f32);
         let slots = self.pair.par_iter_mut().zip(self.record.par_iter().zip(&self.place)).with_min_len(4096);

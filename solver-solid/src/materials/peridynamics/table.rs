@@ -103,9 +103,9 @@ pub(crate) trait BondTable: Send + Sync {
     /// Takes positions [m].
     fn load_positions(&mut self, position: &[DVec3]);
 
-    /// Forces at the positions. With `thresholds`, the largest double strain (`stretch.rs`) of each
-    /// particle's bonds, a bond above that of either end breaks first and has no force; the number beside
-    /// them is the least of them. Returns the bonds that broke at rows that are computed.
+    /// Forces at the positions. `thresholds` holds the largest double strain (`stretch.rs`) that the bonds of
+    /// each particle bear, and the smallest of these. A bond above the threshold of either end breaks first
+    /// and has no force. Returns the bonds that broke at rows that are computed.
     fn forces(&mut self, thresholds: Option<(&[f32], f32)>) -> Vec<Broken>;
 
     /// Bonds that break at once stand in the order of this number of their first ends, and bonds of one first
@@ -118,8 +118,8 @@ pub(crate) trait BondTable: Send + Sync {
     /// The particle against which rounded positions are measured.
     fn origin(&self) -> usize;
 
-    /// Takes the positions [m], those of [`Self::load_positions`], once more, as products with rounded
-    /// vectors want them: against that of [`Self::origin`].
+    /// Stores the positions given to [`Self::load_positions`] [m] relative to `origin`, the position of
+    /// [`Self::origin`], for products with rounded vectors.
     fn round_positions(&mut self, position: &[DVec3], origin: DVec3);
 
     /// Diagonal blocks of the stiffness at the positions.

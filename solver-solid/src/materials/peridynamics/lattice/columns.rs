@@ -102,8 +102,9 @@ impl<const K: usize> Sums<K> {
         Self { columns: SiteColumns::new(cut.tasks * (cut.length + cut.spill), before), cut }
     }
 
-    /// Runs `add` for each task that has an item, with its part of the sums, which hold `none`, and joins
-    /// what came out in the order of tasks, by `with(k, sum, term)`. Sums of other tasks are not touched.
+    /// Fills the sums of each task that has an item with `none`, and runs `add` on them. Then joins the spill
+    /// of each task to the sums of the next task by `with(k, sum, term)`, if both tasks ran. Returns the
+    /// results in the order of tasks.
     pub(super) fn collect<I: Send, R: Send>(
         &mut self,
         none: [f32; K],

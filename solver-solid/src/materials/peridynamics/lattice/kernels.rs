@@ -88,10 +88,10 @@ pub(super) trait BondTerm<const K: usize> {
     const NONE: [f32; K] = [0.0; K];
     /// The entries of the lower ends, read once for all stencils.
     type Own;
-    /// The strains for which the term's second copy holds, that for blocks which ask for any strain.
+    /// Strain range of the copy that runs on blocks with `any_strain`.
     type Wide: StrainRange;
 
-    /// Reads it.
+    /// Reads the entries of the lower ends for the block that starts at `site`.
     fn own<C: Corrections>(&self, site: usize) -> Self::Own;
 
     /// The terms of the bonds of a stencil from the block to the sites from `there` on; none if there is no

@@ -94,8 +94,8 @@ impl Sites {
         self.by_shift.len() - 1
     }
 
-    /// The blocks that add to the rows of these particles: a sum at a site is that of terms in the order of
-    /// blocks, so it needs no others.
+    /// The blocks that add to the rows of these particles. A sum at a site adds its terms in the order of
+    /// blocks, so that other blocks do not matter.
     fn blocks_of(&self, own: &Range<usize>) -> Range<usize> {
         if own.is_empty() {
             return 0..0;

@@ -266,8 +266,8 @@ impl Forces {
     }
 }
 
-/// Forces. The kernel for small strains also runs on other bonds, to find them: it computes their extremes
-/// right and their forces wrong, and the kernel for any strain follows.
+/// Forces. The kernel for small strains also runs on larger strains, to find them. Its extremes are then right
+/// but its forces are not, so that the kernel for any strain follows.
 pub(super) struct ForceKernel<'a, S, C, M> {
     variant: PhantomData<(S, C, M)>,
     rows: Rows<'a>,
