@@ -4,9 +4,9 @@
 //! length l, which is twice its Green strain. The stretch is `sqrt(1 + x) - 1`. With d the vector between the
 //! ends, a force `k (l - L) n` is `k r d`, where `r = 1 - L/l = 1 - 1/sqrt(1 + x)`. For |x| up to 1/8,
 //! stretches of -6.5 to +6 %, r is x times a polynomial of fifth degree (interpolated at Chebyshev's points;
-//! its error of 5e-8 is below the rounding of f32). Outside of this range, which brittle bodies hardly reach, r is
-//! computed directly. The double strain of each bond decides between the two, so that both ends of a bond agree
-//! to the bit.
+//! its error of 5e-8 is below the rounding of f32). Outside of this range, which brittle bodies hardly reach, r
+//! is computed directly. The double strain of each bond decides between the two, so that both ends of a bond
+//! agree to the bit.
 
 use super::variants::StrainRange;
 
