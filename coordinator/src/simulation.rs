@@ -57,8 +57,8 @@ pub const PARTICIPANTS_MAX: usize = 1024;
 /// | `setup` | the run | nothing |
 /// | `io`, `participants` | the run | calls and their answers: `begin`, `synchronise` or `contact`, `commit` |
 /// | `progress` | the run | `commit`, `end_step` |
-/// | `memory` | the run; a checkpoint holds only its guesses | see [`Memory`] |
-/// | `scratch` | a step | see [`Scratch`] |
+/// | `memory` | the run; a checkpoint holds only its guesses | see `state/memory.rs` |
+/// | `scratch` | a step | see `state/scratch.rs` |
 /// | `instruments` | the run | every phase, which counts its time and its calls |
 pub struct Simulation {
     pub(crate) setup: Setup,
