@@ -56,8 +56,7 @@ pub struct Basics<'a> {
 pub trait FluidMethod: Send + Sync + Sized + 'static {
     /// Its checked settings.
     type Parameters;
-    /// Groups as [`BoundaryGroups`](crate::groups::BoundaryGroups) or as
-    /// [`UnknownGroups`](crate::groups::UnknownGroups).
+    /// Groups as boundaries or as unknowns (`groups.rs`).
     type Groups: SubstepGroups;
     /// First bytes of a snapshot: method and version of the layout.
     const MAGIC: &'static [u8; 8];
