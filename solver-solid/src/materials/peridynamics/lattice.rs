@@ -120,14 +120,13 @@ impl LatticeTable {
         }
     }
 
-    /// The data around a block for a loop that holds for any strain, or for small ones.
-    fn geometry(&self, block: usize, any_strain: bool) -> StencilGeometry<'_> {
+    /// The data around a block.
+    fn geometry(&self, block: usize) -> StencilGeometry<'_> {
         StencilGeometry {
             site: self.sites.block_site[block] as usize,
             stencils: &self.sites.stencils,
             displacement: self.displacement.all(),
             half_correction: &self.half_correction,
-            any_strain,
         }
     }
 
@@ -170,11 +169,11 @@ impl LatticeTable {
         let add = |(start, blocks, live, far): Item<'_>, mut sums: [&mut [f32]; 5]| {
             let mut broken = Vec::new();
             for ((block, live), far) in blocks.zip(live.chunks_mut(stencils.max(1))).zip(far) {
-                let geometry = self.geometry(block, false);
+                let geometry = self.geometry(block);
                 let (is_far, broken) = (false, &mut broken);
                 let term =
                     ForceTerm::<M> { variant: PhantomData, geometry, live, thresholds, is_far, broken };
-                *far = add_block(term, geometry, start, &mut sums).is_far;
+                *far = add_block(term, geometry, false, start, &mut sums).is_far;
             }
             broken.sort_unstable_by_key(|bond: &Broken| bond.ends);
             broken
@@ -268,9 +267,10 @@ impl BondTable for LatticeTable {
         type Item<'a> = ((usize, Range<usize>), &'a mut [[Coefficient; LANES]]);
         let add = |((start, blocks), coefficient): Item<'_>, mut sums: [&mut [f32]; 6]| {
             for (block, coefficient) in blocks.zip(coefficient.chunks_mut(stencils.max(1))) {
-                let geometry = self.geometry(block, self.far[block]);
+                let geometry = self.geometry(block);
                 let live = &self.live[self.sites.words(block)];
-                add_block(DiagonalTerm { geometry, live, coefficient }, geometry, start, &mut sums);
+                let term = DiagonalTerm { geometry, live, coefficient };
+                add_block(term, geometry, self.far[block], start, &mut sums);
             }
         };
         diagonal.collect(DiagonalTerm::NONE, DiagonalTerm::with, items.collect(), add);
@@ -292,15 +292,16 @@ impl BondTable for LatticeTable {
         let (operand, position) = (self.operand.all(), self.position.all());
         let add = |(start, blocks): (usize, Range<usize>), mut sums: [&mut [f32]; 3]| {
             for block in blocks.filter(|&block| is_adding(block)) {
-                let (geometry, words) = (self.geometry(block, self.far[block]), self.sites.words(block));
+                let (geometry, words) = (self.geometry(block), self.sites.words(block));
+                let any_strain = self.far[block];
                 let live = &self.live[words.clone()];
                 if is_rounded {
                     let coefficient = &self.coefficient[words];
                     let bonds = RoundedBonds { geometry, coefficient, position, operand };
-                    add_block(ProductTerm { bonds, live }, geometry, start, &mut sums);
+                    add_block(ProductTerm { bonds, live }, geometry, any_strain, start, &mut sums);
                 } else {
                     let bonds = ExactBonds { geometry, operand };
-                    add_block(ProductTerm { bonds, live }, geometry, start, &mut sums);
+                    add_block(ProductTerm { bonds, live }, geometry, any_strain, start, &mut sums);
                 }
             }
         };

@@ -21,8 +21,6 @@ pub(super) struct StencilGeometry<'a> {
     pub(super) displacement: [&'a [i32]; 3],
     /// Half of each site's correction; empty without corrections.
     pub(super) half_correction: &'a [f32],
-    /// True if the loop must hold for any strain, false if the series (`stretch.rs`) is enough.
-    pub(super) any_strain: bool,
 }
 
 impl<'a> StencilGeometry<'a> {
@@ -130,6 +128,7 @@ pub(super) struct BothEnds<'a, T, C, S, const K: usize> {
 }
 
 impl<'a, T, C, S, const K: usize> BothEnds<'a, T, C, S, K> {
+    #[inline(always)]
     pub(super) fn new(
         term: T,
         geometry: StencilGeometry<'a>,
@@ -140,25 +139,33 @@ impl<'a, T, C, S, const K: usize> BothEnds<'a, T, C, S, K> {
     }
 }
 
-/// Runs [`BothEnds`] in the copy of the loop that a block asks for: with or without corrections, for small or
-/// for any strains.
+/// Runs [`BothEnds`] in the copy of the loop that a block asks for: with or without corrections, for small
+/// strains or for `any_strain`. A call that is not inlined would copy the term once more for each block.
+#[inline(always)]
 pub(super) fn add_block<T: BondTerm<K>, const K: usize>(
     term: T,
     geometry: StencilGeometry<'_>,
+    any_strain: bool,
     start: usize,
     sums: &mut [&mut [f32]; K],
 ) -> T {
     let sums = sums.each_mut().map(|column| &mut **column);
-    match (geometry.half_correction.is_empty(), geometry.any_strain) {
-        (true, false) => {
-            lanes::run(BothEnds::<T, Uncorrected, SmallStrain, K>::new(term, geometry, start, sums))
-        }
-        (true, true) => lanes::run(BothEnds::<T, Uncorrected, T::Wide, K>::new(term, geometry, start, sums)),
-        (false, false) => {
-            lanes::run(BothEnds::<T, Corrected, SmallStrain, K>::new(term, geometry, start, sums))
-        }
-        (false, true) => lanes::run(BothEnds::<T, Corrected, T::Wide, K>::new(term, geometry, start, sums)),
+    match (geometry.half_correction.is_empty(), any_strain) {
+        (true, false) => run::<T, Uncorrected, SmallStrain, K>(term, geometry, start, sums),
+        (true, true) => run::<T, Uncorrected, T::Wide, K>(term, geometry, start, sums),
+        (false, false) => run::<T, Corrected, SmallStrain, K>(term, geometry, start, sums),
+        (false, true) => run::<T, Corrected, T::Wide, K>(term, geometry, start, sums),
     }
+}
+
+#[inline(always)]
+fn run<T: BondTerm<K>, C: Corrections, S: StrainRange, const K: usize>(
+    term: T,
+    geometry: StencilGeometry<'_>,
+    start: usize,
+    sums: [&mut [f32]; K],
+) -> T {
+    lanes::run(BothEnds::<T, C, S, K>::new(term, geometry, start, sums))
 }
 
 impl<T, C, S, const K: usize> Task for BothEnds<'_, T, C, S, K>

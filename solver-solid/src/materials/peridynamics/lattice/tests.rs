@@ -61,7 +61,7 @@ fn bits(table: &LatticeTable, width: &Width) -> Vec<u32> {
     let mut all: Vec<u32> = Vec::new();
     for block in 0..table.sites.block_site.len() {
         let mut live = table.live[table.sites.words(block)].to_vec();
-        let geometry = table.geometry(block, true);
+        let geometry = table.geometry(block);
         let operand = table.operand.all();
         let (thresholds, is_far, broken) = (None, false, &mut Vec::new());
         let variant = PhantomData::<LeastRecorded>;
