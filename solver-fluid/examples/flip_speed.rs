@@ -1,26 +1,16 @@
 //! The cost of a FLIP step: a collapsing column of 1.6 million particles in 64^3 cells.
 //! `cargo run --release -p amalgam-solver-fluid --example flip_speed -- [cells along an edge]`.
 
+mod column;
+
 use std::time::Instant;
 
-use amalgam_particles::DVec3;
-use amalgam_solver_fluid::flip::{Flip, section};
-use amalgam_solver_kit::{Alone, AloneGroups, Solver, World};
+use amalgam_solver_kit::{Alone, AloneGroups, Solver};
+use column::column;
 
 fn main() {
     let edge: f64 = std::env::args().nth(1).map_or(64.0, |text| text.parse().expect("a number of cells"));
-    let world = World {
-        participant: "water".into(),
-        domain: (DVec3::ZERO, DVec3::splat(edge)),
-        gravity: DVec3::NEG_Z * 9.81,
-        seed: 1,
-    };
-    let text = format!(
-        "method = 'flip'\nspacing = 0.5\n[[shapes]]\ntype = 'box'\nmin = [0, 0, 0]\nmax = [{}, {edge}, {edge}]\n",
-        (0.76 * edge).round()
-    );
-    let (parameters, particles) = section::read(&text, &world).expect("a good section");
-    let mut solver = Flip::new(parameters, particles);
+    let mut solver = column(edge);
     let count = solver.particles().len();
     println!("{count} particles, {} cells", edge.powi(3));
     let (groups, mut alone) = (AloneGroups::none(count), Alone::default());

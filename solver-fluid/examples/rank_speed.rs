@@ -3,25 +3,11 @@
 //!
 //! `cargo run --release -p amalgam-solver-fluid --example rank_speed [EDGE] [STEPS] [ROUNDS]`
 
-use amalgam_particles::DVec3;
-use amalgam_solver_fluid::flip::{Flip, section};
-use amalgam_solver_kit::{Alone, RankSpeed, Solver as _, SolverError, World};
+mod column;
 
-/// A column of water that falls.
-fn column(edge: f64) -> Flip {
-    let world = World {
-        participant: "water".into(),
-        domain: (DVec3::ZERO, DVec3::splat(edge)),
-        gravity: DVec3::NEG_Z * 9.81,
-        seed: 1,
-    };
-    let text = format!(
-        "method = 'flip'\nspacing = 0.5\n[[shapes]]\ntype = 'box'\nmin = [0, 0, 0]\nmax = [{}, {edge}, {edge}]\n",
-        (0.76 * edge).round()
-    );
-    let (parameters, particles) = section::read(&text, &world).unwrap_or_else(|faults| panic!("{faults:?}"));
-    Flip::new(parameters, particles)
-}
+use amalgam_solver_fluid::flip::Flip;
+use amalgam_solver_kit::{Alone, RankSpeed, Solver as _, SolverError};
+use column::column;
 
 /// Takes a step, and returns the iterations of its pressure.
 fn step(solver: &mut Flip, alone: &mut Alone) -> Result<u64, SolverError> {

@@ -12,7 +12,8 @@ use crate::law::WarmStart;
 /// | fields | written by | read by |
 /// | --- | --- | --- |
 /// | `candidates`, `order` | `begin`, in each step | every later phase of the step |
-/// | `margin`, `reach` | `begin`, where it lists anew | `begin` of later steps, `commit` |
+/// | `margin` | `begin`, where it lists anew | `detect` or `contact`, `begin` of later steps, `commit` |
+/// | `reach` | `begin`, where it lists anew | `begin` of later steps, `commit` |
 /// | `look_ahead` | `begin` and `commit`, for what they ask | `begin` |
 /// | `finder`, `near_obstacles` | `detect` or `contact`, where `begin` lists anew | these and `commit` |
 /// | guess: `warm_start` | `contact` | `contact` of the next step |

@@ -52,8 +52,8 @@ fn rotation() -> Result<CaseOutcome, CaseError> {
 /// In a step of length h, implicit Euler turns the force on a particle by the angle h omega against the
 /// particle's motion. So a pair on a spring that spins at omega loses the part (h omega)^2 of its angular
 /// momentum per step, if steps are short against the spring's period. The torque is h times the virial of the
-/// tension, I omega^2. This gives omega(t) = omega_0 / sqrt(1 + 2 h omega_0^2 t). A block loses more, since
-/// compressed springs get no transverse stiffness (`solver-solid/src/materials/springs.rs`), but to first order, too.
+/// tension, I omega^2. This gives omega(t) = omega_0 / sqrt(1 + 2 h omega_0^2 t). A block loses more, but to
+/// first order, too: compressed springs get no transverse stiffness (`solver-solid/src/materials/springs.rs`).
 fn free() -> Result<CaseOutcome, CaseError> {
     let mut checks = Vec::new();
     let mut lost = Vec::new();
