@@ -159,10 +159,12 @@ impl ProjectedVelocities<'_> {
 /// Source for a few particles.
 impl FaceSource for ProjectedVelocities<'_> {
     #[inline(always)]
-    fn two(self, axis: usize, at: usize) -> Vec4 {
-        let [a, b] = pair(self.flip_ratio, self.velocities(axis, at));
-        let [c, d] = pair(self.flip_ratio, self.velocities(axis, at + 1));
-        Vec4::new(a, b, c, d)
+    fn four(self, axis: usize, low: usize, rows: &[Range<usize>; 4]) -> [Vec4; 4] {
+        let pair = |face| pair(self.flip_ratio, self.velocities(axis, face));
+        rows.each_ref().map(|row| {
+            let ([a, b], [c, d]) = (pair(low + row.start), pair(low + row.start + 1));
+            Vec4::new(a, b, c, d)
+        })
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! A particle reads 24 rows of two faces, four numbers each, as one vector per row.
 
+use std::ops::Range;
+
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{LANES, Lanes, Task};
 use glam::Vec4;
@@ -26,16 +28,19 @@ pub(super) fn pair(flip_ratio: f64, [velocity, old]: [f64; 2]) -> [f32; 2] {
 
 /// A source of the pairs of numbers that particles read at faces.
 pub(super) trait FaceSource: Copy {
-    /// The pairs of a face and of the next one along x.
-    fn two(self, axis: usize, at: usize) -> Vec4;
+    /// The pairs of four rows of two faces each. `rows` are their faces, counted from `low`.
+    fn four(self, axis: usize, low: usize, rows: &[Range<usize>; 4]) -> [Vec4; 4];
 }
 
 impl FaceSource for &FacePairs {
     #[inline(always)]
-    fn two(self, axis: usize, at: usize) -> Vec4 {
-        let two: &[[f32; 2]; 2] = self[axis][at..at + 2].first_chunk().expect("two pairs");
-        let [[a, b], [c, d]] = *two;
-        Vec4::new(a, b, c, d)
+    fn four(self, axis: usize, low: usize, rows: &[Range<usize>; 4]) -> [Vec4; 4] {
+        let pairs = &self[axis][low..][..rows[3].end];
+        rows.each_ref().map(|row| {
+            let two: &[[f32; 2]; 2] = pairs[row.clone()].first_chunk().expect("two pairs");
+            let [[a, b], [c, d]] = *two;
+            Vec4::new(a, b, c, d)
+        })
     }
 }
 
@@ -77,13 +82,16 @@ fn gather(
     pairs: impl FaceSource,
     interpolated: &mut [Interpolated],
 ) {
-    let (weights, rows) = (Weights::new(places, axis), grid.rows());
-    for (l, interpolated) in interpolated.iter_mut().enumerate() {
-        let low = places.low[axis][l] as usize;
-        let sum = (weights.row[0][l] * pairs.two(axis, low + rows[0])
-            + weights.row[1][l] * pairs.two(axis, low + rows[1]))
-            + (weights.row[2][l] * pairs.two(axis, low + rows[2])
-                + weights.row[3][l] * pairs.two(axis, low + rows[3]));
+    let (weights, rows) = (Weights::new(places, axis), grid.rows().map(|row| row..row + 2));
+    // The compiler then checks one bound per particle.
+    assert!(
+        rows.iter().all(|row| row.start <= row.end && row.end <= rows[3].end),
+        "the last row is beyond the others"
+    );
+    for (interpolated, l) in interpolated.iter_mut().zip(0..LANES) {
+        let four = pairs.four(axis, places.low[axis][l] as usize, &rows);
+        let sum = (weights.row[0][l] * four[0] + weights.row[1][l] * four[1])
+            + (weights.row[2][l] * four[2] + weights.row[3][l] * four[3]);
         let (x0, x1) = (weights.along[0][l], weights.along[1][l]);
         let sum = sum * Vec4::new(x0, x0, x1, x1);
         interpolated[axis] = [sum.x + sum.z, sum.y + sum.w];

@@ -7,14 +7,14 @@
 
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use amalgam_particles::reduce::CHUNK;
-use amalgam_particles::{DVec3, ParticleId, counting_sort};
+use amalgam_particles::{DVec3, ParticleId};
 use glam::Vec4;
 use rayon::prelude::*;
 
 use super::cell::Cell;
 use super::grid::{FacePlaces, Grid, Weights};
 use super::slab::Slab;
-use crate::cell_order::sort_cells_by_id;
+use crate::cell_order::{OrderColumns, sort_by_cell_and_id};
 
 /// Number of particles by which memory is prefetched: in the order of cells and ids particles are far apart
 /// in memory.
@@ -44,6 +44,8 @@ pub(super) struct ParticleToGrid {
     start: Vec<u32>,
     /// Indices of particles, cell after cell, and in a cell by id.
     order: Vec<u32>,
+    /// Scratch of the sort.
+    entries: Vec<u64>,
 }
 
 impl ParticleToGrid {
@@ -137,8 +139,9 @@ impl ParticleToGrid {
         let chunks = self.cell_of.par_chunks_mut(CHUNK).zip(position.par_chunks(CHUNK));
         chunks
             .for_each(|(cell_of, position)| width.run(CellNumbers { grid, first, cells, position, cell_of }));
-        counting_sort(&self.cell_of, cells as usize + 1, &mut self.start, &mut self.order);
-        sort_cells_by_id(width, &self.start, (|i| &ids[i as usize], Some(AHEAD)), &mut self.order);
+        let Self { cell_of, start, order, entries, .. } = self;
+        let columns = OrderColumns { start, order, entries };
+        sort_by_cell_and_id(width, (cell_of, cells as usize + 1), |i| &ids[i as usize], columns);
     }
 
     /// Indices of the particles by cell and id.
@@ -222,15 +225,17 @@ impl Task for Scatter<'_> {
     fn run<L: Lanes>(self) {
         let Self { grid, order, particles: (position, velocity), offset, sums: [x, y, z] } = self;
         let (mut positions, mut velocities) = ([[0.0; LANES]; 3], [[0.0f32; LANES]; 3]);
+        let velocity = &velocity[..position.len()];
         for (n, some) in order.chunks(LANES).enumerate() {
-            for &i in order.iter().skip(LANES * n + AHEAD).take(LANES) {
+            let later = LANES * n + AHEAD;
+            for &i in order.get(later..later + LANES).unwrap_or_default() {
                 // A vector of three may lie in two cache lines.
                 for part in [0, size_of::<DVec3>() - size_of::<f64>()] {
                     L::prefetch(&position[i as usize], part);
                     L::prefetch(&velocity[i as usize], part);
                 }
             }
-            for (l, &i) in some.iter().enumerate() {
+            for (&i, l) in some.iter().zip(0..LANES) {
                 let (position, velocity) = (position[i as usize], velocity[i as usize]);
                 (positions[0][l], positions[1][l], positions[2][l]) = (position.x, position.y, position.z);
                 velocities[0][l] = velocity.x as f32;
