@@ -68,8 +68,8 @@ mod tests {
         let order = Order::new(&names, true);
         let of_run = order.run_order(names.to_vec());
         assert_eq!(of_run, ["a", "b", "c"]);
-        assert_eq!(order.of_scene(&of_run).copied().collect::<Vec<_>>(), names);
-        assert_eq!(order.scene_order(of_run), [&"c", &"a", &"b"]);
+        assert_eq!(order.of_scene(&of_run).copied().collect::<Vec<&str>>(), names);
+        assert_eq!(order.scene_order(of_run), ["c", "a", "b"]);
         for (participant, name) in names.iter().enumerate() {
             assert_eq!(order.in_scene(order.in_run(participant)), participant);
             assert_eq!(Order::new(&names, false).in_run(participant), participant, "{name}");
