@@ -192,9 +192,9 @@ impl Simulation {
     }
 
     /// Name of the method of contact, and a clause that says why the run has it.
-    pub fn method(&self) -> (&str, &str) {
+    pub fn method(&self) -> (String, &str) {
         let chosen = &self.setup.chosen;
-        (chosen.method.properties().name, &chosen.reason)
+        (chosen.method.name(), &chosen.reason)
     }
 
     /// Names, programs and particle counts.
@@ -327,7 +327,7 @@ impl Simulation {
         let mut energy = self.instruments.energy.summary(names);
         energy.participants = self.setup.order.scene_order(energy.participants);
         let (method, method_reason) = self.method();
-        let (method, method_reason) = (method.to_string(), method_reason.to_string());
+        let method_reason = method_reason.to_string();
         Summary {
             scene: self.setup.plan.scene.clone(),
             steps: self.progress.steps,

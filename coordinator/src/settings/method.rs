@@ -27,8 +27,8 @@ pub enum ContactMethod {
 /// else asks for a method by its name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MethodProperties {
-    /// Name in a scene.
-    pub(crate) name: &'static str,
+    /// Name in a scene, with underscores in place of hyphens.
+    name: &'static str,
     /// Contacts are all pairs that may touch within the step. With `false`, contacts are the pairs that
     /// intersect at the start of the step.
     pub(crate) looks_ahead: bool,
@@ -46,6 +46,11 @@ pub(crate) struct MethodProperties {
 }
 
 impl ContactMethod {
+    /// Name in a scene.
+    pub(crate) fn name(self) -> String {
+        self.properties().name.replace('_', "-")
+    }
+
     /// The method's properties.
     pub(crate) fn properties(self) -> MethodProperties {
         let pairwise = |name| MethodProperties {
@@ -58,7 +63,7 @@ impl ContactMethod {
         };
         match self {
             Self::ContactLaw => MethodProperties {
-                name: "contact-law",
+                name: "contact_law",
                 looks_ahead: true,
                 on_surfaces: true,
                 merges: false,
@@ -66,7 +71,7 @@ impl ContactMethod {
                 orders_by_name: true,
             },
             Self::MergeSplit => MethodProperties {
-                name: "merge-split",
+                name: "merge_split",
                 looks_ahead: false,
                 on_surfaces: false,
                 merges: true,
@@ -74,8 +79,8 @@ impl ContactMethod {
                 orders_by_name: false,
             },
             Self::Penalty => pairwise("penalty"),
-            Self::SphRepulsion => pairwise("sph-repulsion"),
-            Self::PairwiseImpulse => pairwise("pairwise-impulse"),
+            Self::SphRepulsion => pairwise("sph_repulsion"),
+            Self::PairwiseImpulse => pairwise("pairwise_impulse"),
         }
     }
 }
@@ -112,7 +117,7 @@ impl CouplingSettings {
         match self.written().find(|&(_, reader)| reader != method) {
             None => Ok(ChosenMethod { method, reason: format!("the default, since {reason}") }),
             Some((key, reader)) => {
-                let (default, reader) = (method.properties().name, reader.properties().name);
+                let (default, reader) = (method.name(), reader.name());
                 Err(format!(
                     "{key} under [coupling] is for method = \"{reader}\", but without a method this scene has \"{default}\", \
                      since {reason}: write method = \"{reader}\" under [coupling], or leave {key} out"
@@ -155,9 +160,20 @@ impl CouplingSettings {
 mod tests {
     use super::*;
 
-    const EXPLICIT: (&str, Integration) = ("water", Integration::Explicit);
-    const IMPLICIT: (&str, Integration) = ("cloth", Integration::Implicit);
+    const EXPLICIT: (&str, Integration) = ("free", Integration::Explicit);
+    const IMPLICIT: (&str, Integration) = ("stiff", Integration::Implicit);
     const PROJECTION: (&str, Integration) = ("pool", Integration::Projection);
+
+    #[test]
+    fn names_are_those_of_scenes() {
+        use ContactMethod::{ContactLaw, MergeSplit, PairwiseImpulse, Penalty, SphRepulsion};
+        for method in [ContactLaw, MergeSplit, Penalty, SphRepulsion, PairwiseImpulse] {
+            let read = ContactMethod::deserialize(serde::de::value::StringDeserializer::<
+                serde::de::value::Error,
+            >::new(method.name()));
+            assert_eq!(read, Ok(method));
+        }
+    }
 
     #[test]
     fn the_law_is_the_default_where_all_are_explicit() {
@@ -172,7 +188,7 @@ mod tests {
             (ContactMethod::ContactLaw, "the default, since all participants are explicit".into())
         );
         let merged = chosen(&[EXPLICIT, IMPLICIT]);
-        assert_eq!(merged, (ContactMethod::MergeSplit, "the default, since cloth is implicit".into()));
+        assert_eq!(merged, (ContactMethod::MergeSplit, "the default, since stiff is implicit".into()));
         let merged = chosen(&[EXPLICIT, PROJECTION]);
         assert_eq!(
             merged,
@@ -233,7 +249,7 @@ mod tests {
         for (key, set) in law {
             let error = refused([EXPLICIT, IMPLICIT], set);
             assert!(
-                error.contains("since cloth is implicit: write method = \"contact-law\" under [coupling]"),
+                error.contains("since stiff is implicit: write method = \"contact-law\" under [coupling]"),
                 "{key}: {error}"
             );
         }
