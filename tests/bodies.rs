@@ -10,7 +10,7 @@ use support::{GRAVITY, Scene, last, positions};
 
 fn law(scene: Scene, contacts: &[([&str; 2], f64)]) -> Scene {
     scene.coupling(|coupling| {
-        coupling.method = ContactMethod::ContactLaw;
+        coupling.method = Some(ContactMethod::ContactLaw);
         let contact = |&(between, friction): &([&str; 2], f64)| ContactSettings {
             between: between.map(String::from),
             friction,

@@ -7,11 +7,12 @@ use amalgam_coordinator::settings::{ContactMethod, ContactSettings};
 use amalgam_particles::DVec3;
 use amalgam_solver_fluid::FluidProgram;
 use amalgam_solver_solid::SolidProgram;
+use support::balls::BallsProgram;
 use support::{GRAVITY, Scene, positions};
 
 fn law(scene: Scene, contacts: &[([&str; 2], f64)]) -> Scene {
     scene.coupling(|coupling| {
-        coupling.method = ContactMethod::ContactLaw;
+        coupling.method = Some(ContactMethod::ContactLaw);
         coupling.contact = contacts
             .iter()
             .map(|&(between, friction)| ContactSettings {
@@ -163,7 +164,7 @@ fn what_is_reported_is_what_moves() {
 #[test]
 fn merging_reports_what_does_not_move() {
     let mut largest = 0.0f64;
-    splash().coupling(|coupling| coupling.method = ContactMethod::MergeSplit).run_with(|_, record| {
+    splash().coupling(|coupling| coupling.method = Some(ContactMethod::MergeSplit)).run_with(|_, record| {
         largest = largest.max(record.phantom);
     });
     assert!(largest > 1e-4, "{largest} J");
@@ -186,4 +187,58 @@ fn what_rests_without_gravity_stays_where_it_is() {
     scene.plan.domain.gravity = DVec3::ZERO;
     let mut simulation = scene.run();
     assert!(positions(&mut simulation, "right")[0].length() < 1e-9);
+}
+
+/// A ball meets another program's ball. Returns method, reason and the hash of the end.
+fn meet(method: Option<ContactMethod>, integrator: &str, is_first: bool) -> [String; 3] {
+    let thrown = ball(DVec3::new(-0.11, 0.0, 0.03), DVec3::X * 2.0, 0.1, integrator);
+    let target = "positions = [[0.1, 0, 0]]\nmass = 0.5\nradius = 0.1\n";
+    let scene = Scene::new(0.02, 1e-3).coupling(|coupling| coupling.method = method);
+    let scene = match is_first {
+        true => scene.with("thrown", SolidProgram, thrown).with("target", BallsProgram, target),
+        false => scene.with("target", BallsProgram, target).with("thrown", SolidProgram, thrown),
+    };
+    let summary = scene.run().summary();
+    assert!(summary.contacts.active_mean > 0.0, "nothing touches");
+    [summary.coupling.method, summary.coupling.method_reason, summary.state_hash]
+}
+
+/// A program of strangers that says that it is explicit counts as one of ours does.
+#[test]
+fn the_law_is_the_default_where_all_participants_are_explicit() {
+    let (law, merging) = (Some(ContactMethod::ContactLaw), Some(ContactMethod::MergeSplit));
+    for (integrator, usual, reason) in [
+        ("velocity-verlet", law, "the default, since all participants are explicit"),
+        ("implicit-euler", merging, "the default, since thrown is implicit"),
+    ] {
+        let [method, why, end] = meet(None, integrator, true);
+        let [named, told, same] = meet(usual, integrator, true);
+        assert_eq!([method, why, end.clone()], [named, reason.to_string(), same]);
+        assert_eq!(told, "the scene says so");
+        let other = if usual == law { merging } else { law };
+        assert_ne!(meet(other, integrator, true)[2], end, "{integrator}: the method changes nothing");
+    }
+    let [first, last] = [true, false].map(|is_first| meet(None, "velocity-verlet", is_first));
+    assert_eq!(first[1], last[1]);
+}
+
+#[test]
+fn a_key_that_the_default_does_not_read_is_refused() {
+    let connect = |integrator: &str, alpha: Option<f64>, contact: Vec<ContactSettings>| {
+        let scene = Scene::new(0.02, 1e-3).coupling(|coupling| {
+            (coupling.method, coupling.alpha, coupling.contact) = (None, alpha, contact);
+        });
+        let scene = scene.with("ball", SolidProgram, ball(DVec3::ZERO, DVec3::ZERO, 0.1, integrator));
+        scene.connect().err().map(|error| error.to_string())
+    };
+    let own = || vec![ContactSettings { between: ["ball", "ball"].map(String::from), ..Default::default() }];
+    let error = connect("velocity-verlet", Some(0.0), Vec::new()).expect("an error");
+    let wanted = "write method = \"merge-split\" under [coupling], or leave alpha out";
+    assert!(error.contains(wanted), "{error}");
+    let error = connect("implicit-euler", None, own()).expect("an error");
+    let wanted =
+        "since ball is implicit: write method = \"contact-law\" under [coupling], or leave contact out";
+    assert!(error.contains(wanted), "{error}");
+    assert_eq!(connect("velocity-verlet", None, own()), None);
+    assert_eq!(connect("implicit-euler", Some(0.0), Vec::new()), None);
 }

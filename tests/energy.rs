@@ -183,7 +183,7 @@ fn balls_that_are_let_go_land_on_what_is_held() {
         let scene =
             Scene::new(0.6, 1e-3).with("floor", SolidProgram, floor).with("balls", SolidProgram, balls);
         let scene = scene.coupling(|coupling| {
-            coupling.method = method;
+            coupling.method = Some(method);
             coupling.alpha = Some(0.0);
         });
         let mut simulation = scene.run();

@@ -41,7 +41,7 @@ fn water(bottom: f64, height: f64, speed: f64) -> String {
 /// A tank of the water's width, from 0.1 m below the origin up.
 fn tank(duration: f64) -> Scene {
     let mut scene =
-        Scene::new(duration, 2e-3).coupling(|coupling| coupling.method = ContactMethod::ContactLaw);
+        Scene::new(duration, 2e-3).coupling(|coupling| coupling.method = Some(ContactMethod::ContactLaw));
     scene.plan.domain.min = DVec3::new(-HALF, -HALF, -0.1);
     scene.plan.domain.max = DVec3::new(HALF, HALF, 0.5);
     scene.probe("overlap", Quantity::Overlap {})

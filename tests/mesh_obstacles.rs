@@ -90,7 +90,7 @@ fn law(
 ) -> Scene {
     scene.plan.domain.obstacles = vec![ObstacleSettings { name: "ground".into(), shape, rotation, inside }];
     scene.coupling(|coupling| {
-        coupling.method = ContactMethod::ContactLaw;
+        coupling.method = Some(ContactMethod::ContactLaw);
         coupling.contact = vec![ContactSettings {
             between: ["ground", "grains"].map(String::from),
             friction,

@@ -38,7 +38,7 @@ fn contacts() -> Vec<ContactSettings> {
 }
 
 fn run(mut scene: Scene, entries: &[Entry; 3], order: [usize; 3]) -> End {
-    scene.plan.coupling.method = ContactMethod::ContactLaw;
+    scene.plan.coupling.method = Some(ContactMethod::ContactLaw);
     scene.plan.coupling.contact = contacts();
     scene = scene.probe("energy", Quantity::Energy {});
     scene.participants = order.map(|k| entries[k].clone()).map(|(n, p, s)| (n.into(), p, s)).into();

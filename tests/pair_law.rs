@@ -14,7 +14,7 @@ const RADIUS: f64 = 0.1;
 
 fn with_laws(scene: Scene, laws: &[([&str; 2], PairLaw)]) -> Scene {
     scene.coupling(|coupling| {
-        coupling.method = ContactMethod::ContactLaw;
+        coupling.method = Some(ContactMethod::ContactLaw);
         let pair = |&(between, law): &([&str; 2], PairLaw)| ContactSettings {
             between: between.map(String::from),
             law,

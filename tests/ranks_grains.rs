@@ -65,7 +65,7 @@ fn block(kind: Kind) -> String {
 fn scene(kind: Kind, ranks: usize) -> Scene {
     let mut scene = Scene::new(kind.size().1, 1e-3).coupling(|coupling| {
         if kind != Kind::Merging {
-            coupling.method = ContactMethod::ContactLaw;
+            coupling.method = Some(ContactMethod::ContactLaw);
             let contact = |between: [&str; 2], friction: f64| ContactSettings {
                 between: between.map(String::from),
                 friction,

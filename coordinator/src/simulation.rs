@@ -16,9 +16,10 @@ use crate::instruments::Instruments;
 use crate::instruments::clocks::{Phase, Spans, Traffic};
 use crate::instruments::energy::EnergyAccount;
 use crate::instruments::probes::{Probe, ProbeSample};
-use crate::instruments::summary::{ParticipantSummary, Profile, Summary, WireSummary};
+use crate::instruments::summary::{CouplingSummary, ParticipantSummary, Profile, Summary, WireSummary};
 use crate::participant::connection::Connection;
 use crate::participant::{Part, Participant};
+use crate::settings::ChosenMethod;
 use crate::state::clock::{Clock, Limits};
 use crate::state::memory::Memory;
 use crate::state::order::Order;
@@ -107,12 +108,13 @@ impl Simulation {
     pub(crate) fn new(
         io: tokio::runtime::Runtime,
         plan: Plan,
+        chosen: ChosenMethod,
         order: Order,
         connections: Vec<Connection>,
         tables: Vec<Table>,
     ) -> Result<Self, CoordinatorError> {
         let names: Vec<String> = connections.iter().map(|connection| connection.name.clone()).collect();
-        let setup = Setup::new(plan, order, &connections, &tables)?;
+        let setup = Setup::new(plan, chosen, order, &connections, &tables)?;
         for sieve in sieves(&names, &tables) {
             tracing::warn!("{sieve}");
         }
@@ -187,6 +189,12 @@ impl Simulation {
     /// True if the scene's duration has passed.
     pub fn is_finished(&self) -> bool {
         self.progress.clock.is_finished()
+    }
+
+    /// Name of the method of contact, and a clause that says why the run has it.
+    pub fn method(&self) -> (String, &str) {
+        let chosen = &self.setup.chosen;
+        (chosen.method.name(), &chosen.reason)
     }
 
     /// Names, programs and particle counts.
@@ -318,6 +326,8 @@ impl Simulation {
         let names = self.participants.iter().map(|participant| participant.part.connection.name.clone());
         let mut energy = self.instruments.energy.summary(names);
         energy.participants = self.setup.order.scene_order(energy.participants);
+        let (method, method_reason) = self.method();
+        let method_reason = method_reason.to_string();
         Summary {
             scene: self.setup.plan.scene.clone(),
             steps: self.progress.steps,
@@ -334,7 +344,7 @@ impl Simulation {
                     / self.progress.steps.max(1) as f64,
                 round_trips_mean: statistics.round_trips_mean(),
             },
-            coupling: statistics.coupling(),
+            coupling: CouplingSummary { method, method_reason, ..statistics.coupling() },
             energy,
             speed_max: statistics.speed_max(),
             probes: self.instruments.extremes(),

@@ -44,7 +44,7 @@ impl Simulation {
         let start = Instant::now();
         self.start_step()?;
         self.begin()?; // 1
-        match self.setup.plan.coupling.method {
+        match self.setup.chosen.method {
             ContactMethod::MergeSplit => self.merge_and_split()?, // 2 to 7
             ContactMethod::ContactLaw => self.contact()?,
             ContactMethod::Penalty => self.act_on_pairs(PairResponse::penalty)?,
@@ -172,7 +172,7 @@ impl Simulation {
             works,
             gravity: self.setup.plan.domain.gravity,
         });
-        match unaccounted.filter(|_| self.setup.plan.coupling.conserves_energy()) {
+        match unaccounted.filter(|_| self.setup.plan.coupling.conserves_energy(self.setup.chosen.method)) {
             Some(unaccounted) => Err(self.energy_error(unaccounted, record.step)),
             None => Ok(record),
         }

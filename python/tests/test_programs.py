@@ -71,7 +71,7 @@ class Process:
         self.process.wait(10)
 
 
-@pytest.mark.parametrize("coupling", ["", 'method = "contact-law"'])
+@pytest.mark.parametrize("coupling", ['method = "merge-split"', 'method = "contact-law"'])
 @pytest.mark.parametrize("other", ["rust_balls", "cpp_balls"])
 def test_balls_have_the_same_hash_in_every_language(amalgam, request, served, tmp_path, other, coupling):
     with Process(request.getfixturevalue(other)) as compiled:

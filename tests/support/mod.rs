@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use amalgam_coordinator::settings::ContactMethod;
 use amalgam_coordinator::{
     Address, Cancel, CoordinatorError, CouplingSettings, DomainSettings, ParticipantPlan, Plan,
     ProbeSettings, Quantity, Simulation, StepRecord, TimeSettings,
@@ -33,7 +34,8 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// A box of 20 m around the origin, steps of `dt` at most, one frame at the end.
+    /// A box of 20 m around the origin, steps of `dt` at most, one frame at the end. Contacts merge, whatever
+    /// the participants.
     pub(crate) fn new(duration: f64, dt: f64) -> Self {
         let plan = Plan {
             scene: "test".into(),
@@ -45,7 +47,10 @@ impl Scene {
                 obstacles: Vec::new(),
             },
             time: TimeSettings { duration, frame_interval: duration, dt_max: dt, cfl: 0.5 },
-            coupling: CouplingSettings::default(),
+            coupling: CouplingSettings {
+                method: Some(ContactMethod::MergeSplit),
+                ..CouplingSettings::default()
+            },
             probes: Vec::new(),
         };
         Self { plan, participants: Vec::new(), threads: 1, ranks: Vec::new() }

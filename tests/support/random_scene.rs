@@ -169,8 +169,11 @@ pub(crate) fn random_scene(number: u64) -> RandomScene {
             text += "\n[[domain.obstacles]]\nname = \"ground\"\nshape = { type = \"plane\", point = [0.0, 0.0, 0.0], normal = [0.0, 0.0, \
                      1.0] }\n";
         }
-    } else if chance.holds(0.3) {
-        let _ = write!(text, "\n[coupling]\nalpha = 0.0\n");
+    } else {
+        text += "\n[coupling]\nmethod = \"merge-split\"\n";
+        if chance.holds(0.3) {
+            text += "alpha = 0.0\n";
+        }
     }
     text += "\n[[probes]]\nname = \"overlap\"\nquantity = \"overlap\"\n";
     let sheet = kinds[0] == Kind::Sheet;

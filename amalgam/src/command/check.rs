@@ -43,6 +43,8 @@ pub fn check(args: &CheckArgs) -> Result<(), CommandError> {
             participant.name, participant.solver, participant.version, participant.particles
         ))?;
     }
+    let (method, reason) = simulation.method();
+    say(format_args!("  contacts: {method} ({reason})"))?;
     let frames = simulation.frames().map_err(|error| CommandError::at_start(&scene, error))?;
     say(format_args!("  {}", extent(&scene, simulation.next_dt(), &frames)))?;
     let sections: Vec<(&str, &str)> =

@@ -15,7 +15,8 @@ const PROJECTED_MAX: f64 = 0.1;
 
 /// Lines about a run that began with the participants `at_start`: first the findings, then the cautions.
 pub(super) fn lines(summary: &Summary, at_start: &[ParticipantSummary]) -> Vec<String> {
-    let mut lines = vec![found(summary), balance(summary)];
+    let method = format!("contacts: {} ({})", summary.coupling.method, summary.coupling.method_reason);
+    let mut lines = vec![method, found(summary), balance(summary)];
     lines.extend(cautions(summary, at_start).into_iter().map(|text| format!("caution: {text}")));
     lines
 }
@@ -128,7 +129,7 @@ pub(super) mod tests {
 
     fn said(change: impl FnOnce(&mut Summary)) -> Vec<String> {
         let at_start = summary(|_| ()).participants;
-        lines(&summary(change), &at_start).split_off(2)
+        lines(&summary(change), &at_start).split_off(3)
     }
 
     #[test]

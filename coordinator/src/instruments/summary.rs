@@ -140,9 +140,11 @@ pub struct WireSummary {
 }
 
 /// Effect of coupling on conserved quantities.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[allow(missing_docs, reason = "docs/reference/summary.md describes every entry")]
 pub struct CouplingSummary {
+    pub method: String,
+    pub method_reason: String,
     pub momentum_error_relative_max: f64,
     pub energy_error_relative_max: f64,
     pub energy_dissipated: f64,
@@ -268,6 +270,7 @@ impl Statistics {
             law_unconverged_steps: self.unconverged,
             projected_steps: self.projected,
             retried_steps: self.retried,
+            ..CouplingSummary::default()
         }
     }
 

@@ -4,83 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use super::contact::ContactSettings;
 use super::fault::Fault;
+use super::method::ContactMethod;
 use super::pairwise::{PairwiseImpulseSettings, PenaltySettings, SphRepulsionSettings};
-
-/// Method by which particles in contact affect each other. A new method is a variant with its properties, and
-/// an arm in `Simulation::step`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ContactMethod {
-    /// Coulomb's cone with Signorini's condition: contacts press, slide and part
-    /// (`docs/theory/contact-law.md`).
-    ContactLaw,
-    /// Particle merging-and-splitting [Truong2021].
-    #[default]
-    MergeSplit,
-    /// A spring and a damper between particles that overlap [MooreWilhelms1988], [CundallStrack1979].
-    Penalty,
-    /// Pressure from the density that foreign particles add [Mueller2004], [Solenthaler2007].
-    SphRepulsion,
-    /// An impulse for each pair that approaches, one pair after the other [Guendelman2003].
-    PairwiseImpulse,
-}
-
-/// Properties of a method. Methods differ in their properties and in their way through a step, and nothing
-/// else asks for a method by its name.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MethodProperties {
-    /// Contacts are all pairs that may touch within the step. With `false`, contacts are the pairs that
-    /// intersect at the start of the step.
-    pub(crate) looks_ahead: bool,
-    /// A contact joins places on two surfaces, with a normal and friction. Bodies turn about such places, and
-    /// obstacles have surfaces but no particles. With `false`, a contact joins two particles.
-    pub(crate) on_surfaces: bool,
-    /// Particles in contact merge to groups, and each participant answers for its part of a group. With
-    /// `false`, a group has one participant.
-    pub(crate) merges: bool,
-    /// Contacts give no energy, and store none that no participant reports.
-    pub(crate) conserves_energy: bool,
-    /// The order of participants in the scene changes no bit. With `false`, trees of merges and sequences of
-    /// pairs follow this order.
-    pub(crate) orders_by_name: bool,
-}
-
-impl ContactMethod {
-    /// The method's properties.
-    pub(crate) fn properties(self) -> MethodProperties {
-        match self {
-            Self::MergeSplit => MethodProperties {
-                looks_ahead: false,
-                on_surfaces: false,
-                merges: true,
-                conserves_energy: true,
-                orders_by_name: false,
-            },
-            Self::ContactLaw => MethodProperties {
-                looks_ahead: true,
-                on_surfaces: true,
-                merges: false,
-                conserves_energy: true,
-                orders_by_name: true,
-            },
-            Self::Penalty | Self::SphRepulsion | Self::PairwiseImpulse => MethodProperties {
-                looks_ahead: false,
-                on_surfaces: false,
-                merges: false,
-                conserves_energy: false,
-                orders_by_name: false,
-            },
-        }
-    }
-}
 
 /// `[coupling]`: how particles of different participants affect each other (`docs/theory/coupling.md`).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CouplingSettings {
-    /// Method by which particles in contact affect each other: `"merge-split"`, `"contact-law"`, or
-    /// `"penalty"`, `"sph-repulsion"`, `"pairwise-impulse"` to compare with.
-    pub method: ContactMethod,
+    /// Method by which particles in contact affect each other: `"contact-law"`, `"merge-split"`, or
+    /// `"penalty"`, `"sph-repulsion"`, `"pairwise-impulse"` to compare with. Default: `"contact-law"` where
+    /// all participants are explicit, else `"merge-split"`.
+    pub method: Option<ContactMethod>,
     /// `[[coupling.contact]]`: surfaces of pairs of participants. Only read with `method =
     /// "contact-law"`.
     pub contact: Vec<ContactSettings>,
@@ -137,7 +71,7 @@ pub struct CouplingSettings {
 impl Default for CouplingSettings {
     fn default() -> Self {
         Self {
-            method: ContactMethod::MergeSplit,
+            method: None,
             contact: Vec::new(),
             penalty: PenaltySettings::default(),
             sph_repulsion: SphRepulsionSettings::default(),
@@ -229,22 +163,22 @@ pub enum SplitRule {
 }
 
 impl CouplingSettings {
-    /// True if energy from no accounted source ends a run. Averaging is left out, since it counts forces more
+    /// True if energy from no accounted source ends a run by a method. Averaging is left out, since it counts forces more
     /// than once and so creates energy.
-    pub(crate) fn conserves_energy(&self) -> bool {
-        self.method.properties().conserves_energy && self.synchronise == Synchronise::Impulse
+    pub(crate) fn conserves_energy(&self, method: ContactMethod) -> bool {
+        method.properties().conserves_energy && self.synchronise == Synchronise::Impulse
     }
 
     /// Faults in the values.
     pub fn faults(&self) -> Vec<Fault> {
-        let MethodProperties { on_surfaces, merges, .. } = self.method.properties();
+        let named = self.method.map(ContactMethod::properties);
         let mut faults = Vec::new();
         for (key, value) in [("alpha", self.alpha.unwrap_or(1.0)), ("beta", self.beta), ("slip", self.slip)] {
             if !(0.0..=1.0).contains(&value) {
                 faults.push(Fault::new(key, format!("{key} is {value}, but must be between 0 and 1")));
             }
         }
-        if on_surfaces && self.slip != 1.0 {
+        if named.is_some_and(|method| method.on_surfaces) && self.slip != 1.0 {
             faults.push(Fault::new(
                 "slip",
                 "slip is a factor of merging and no friction: under the contact law leave it out and write friction = 0.3 \
@@ -266,7 +200,7 @@ impl CouplingSettings {
         faults.extend(self.penalty.faults());
         faults.extend(self.sph_repulsion.faults());
         faults.extend(self.pairwise_impulse.faults());
-        if !merges && self.synchronise == Synchronise::Average {
+        if named.is_some_and(|method| !method.merges) && self.synchronise == Synchronise::Average {
             faults.push(Fault::new(
                 "synchronise",
                 "synchronise = \"average\" goes with method = \"merge-split\" only",

@@ -71,17 +71,14 @@ impl Simulation {
             .enable_all()
             .build()
             .map_err(CoordinatorError::Runtime)?;
-        let names: Vec<&str> = participants.iter().map(|participant| participant.name.as_str()).collect();
-        let order = Order::new(&names, plan.coupling.method.properties().orders_by_name);
-        let participants = order.of_run(participants);
         let deadline = Duration::from_secs_f64(plan.coupling.step_deadline);
         let (connected, tables) = io.block_on(async {
             let work = async {
-                let calls = participants.iter().map(|&plan| reach(plan, joining, deadline));
+                let calls = participants.iter().map(|plan| reach(plan, joining, deadline));
                 let mut connected = try_join_all(calls).await?;
                 let calls = connected
                     .iter_mut()
-                    .zip(&participants)
+                    .zip(participants)
                     .map(|(connection, p)| connection.initialize(&p.section, &plan.domain, plan.seed));
                 let tables =
                     join_all(calls).await.into_iter().collect::<Result<Vec<_>, CoordinatorError>>()?;
@@ -92,7 +89,14 @@ impl Simulation {
                 () = wait_for(joining.cancel) => Err(CoordinatorError::Cancelled),
             }
         })?;
-        Self::new(io, plan, order, connected, tables)
+        let kinds = connected.iter().zip(&tables).map(|(connection, table)| {
+            (connection.name.as_str(), table.integration.unwrap_or(connection.description.integration))
+        });
+        let chosen = plan.coupling.choose(kinds).map_err(CoordinatorError::Scene)?;
+        let names: Vec<&str> = connected.iter().map(|connection| connection.name.as_str()).collect();
+        let order = Order::new(&names, chosen.method.properties().orders_by_name);
+        let (connected, tables) = (order.run_order(connected), order.run_order(tables));
+        Self::new(io, plan, chosen, order, connected, tables)
     }
 }
 

@@ -38,9 +38,11 @@ impl Order {
         self.in_run[scene]
     }
 
-    /// Values in the scene's order, put into the run's order.
-    pub(crate) fn of_run<'a, T>(&self, of_scene: &'a [T]) -> Vec<&'a T> {
-        self.in_scene.iter().map(|&scene| &of_scene[scene]).collect()
+    /// Values in the scene's order, moved into the run's order.
+    pub(crate) fn run_order<T>(&self, of_scene: Vec<T>) -> Vec<T> {
+        let mut of_run: Vec<(&usize, T)> = self.in_run.iter().zip(of_scene).collect();
+        of_run.sort_by_key(|&(&run, _)| run);
+        of_run.into_iter().map(|(_, value)| value).collect()
     }
 
     /// Values in the run's order, put into the scene's order.
@@ -64,10 +66,10 @@ mod tests {
     fn a_run_sorts_by_name_and_users_see_the_scene() {
         let names = ["c", "a", "b"];
         let order = Order::new(&names, true);
-        let of_run = order.of_run(&names);
-        assert_eq!(of_run, [&"a", &"b", &"c"]);
-        assert_eq!(order.of_scene(&of_run).map(|name| **name).collect::<Vec<_>>(), names);
-        assert_eq!(order.scene_order(of_run), [&"c", &"a", &"b"]);
+        let of_run = order.run_order(names.to_vec());
+        assert_eq!(of_run, ["a", "b", "c"]);
+        assert_eq!(order.of_scene(&of_run).copied().collect::<Vec<&str>>(), names);
+        assert_eq!(order.scene_order(of_run), ["c", "a", "b"]);
         for (participant, name) in names.iter().enumerate() {
             assert_eq!(order.in_scene(order.in_run(participant)), participant);
             assert_eq!(Order::new(&names, false).in_run(participant), participant, "{name}");

@@ -7,7 +7,9 @@ use crate::error::CoordinatorError;
 use crate::obstacles::Obstacles;
 use crate::participant::Participant;
 use crate::participant::connection::Connection;
-use crate::settings::{CouplingSettings, DomainSettings, ProbeSettings, TimeSettings};
+use crate::settings::{
+    ChosenMethod, CouplingSettings, DomainSettings, MethodProperties, ProbeSettings, TimeSettings,
+};
 use crate::state::order::Order;
 use crate::state::surfaces::Surfaces;
 
@@ -31,6 +33,8 @@ pub struct Plan {
 /// All that the scene and the participants' particle tables fix. Phases read it, and none changes it.
 pub(crate) struct Setup {
     pub(crate) plan: Plan,
+    /// Method of contact, by the plan or by default.
+    pub(crate) chosen: ChosenMethod,
     /// Order of the participants.
     pub(crate) order: Order,
     /// The grid of surveys.
@@ -49,6 +53,7 @@ impl Setup {
     /// A fault of the scene.
     pub(crate) fn new(
         plan: Plan,
+        chosen: ChosenMethod,
         order: Order,
         connections: &[Connection],
         tables: &[Table],
@@ -61,7 +66,7 @@ impl Setup {
         let lattice = Lattice { origin: plan.domain.min, cell_size: cell_size(radii(tables).collect()) };
         let elasticity =
             connections.iter().map(|connection| f64::from(u8::from(connection.elastic))).collect();
-        Ok(Self { plan, order, lattice, surfaces, obstacles, elasticity })
+        Ok(Self { plan, chosen, order, lattice, surfaces, obstacles, elasticity })
     }
 
     /// Refuses participants and obstacles that the scene's method of contact cannot treat.
@@ -69,8 +74,9 @@ impl Setup {
     /// # Errors
     /// A fault of the scene.
     pub(crate) fn check(&self, participants: &[Participant]) -> Result<(), CoordinatorError> {
-        check_method(&self.plan.coupling, participants)?;
-        check_obstacles(&self.plan, participants)
+        let method = self.chosen.method.properties();
+        check_method(method, participants)?;
+        check_obstacles(&self.plan, method, participants)
     }
 }
 
@@ -80,8 +86,7 @@ pub(crate) fn radii(tables: &[Table]) -> impl Iterator<Item = f64> {
 }
 
 /// Refuses rotating bodies without the contact law or of implicit participants, and several projections.
-fn check_method(coupling: &CouplingSettings, participants: &[Participant]) -> Result<(), CoordinatorError> {
-    let method = coupling.method.properties();
+fn check_method(method: MethodProperties, participants: &[Participant]) -> Result<(), CoordinatorError> {
     let is_refused = |participant: &&Participant| {
         let is_carried = method.on_surfaces && participant.kind == Integration::Explicit;
         participant.part.roster.has_bodies() && !is_carried
@@ -106,9 +111,13 @@ fn check_method(coupling: &CouplingSettings, participants: &[Participant]) -> Re
 }
 
 /// Refuses obstacles without the contact law, and an obstacle that has the name of a participant.
-fn check_obstacles(plan: &Plan, participants: &[Participant]) -> Result<(), CoordinatorError> {
+fn check_obstacles(
+    plan: &Plan,
+    method: MethodProperties,
+    participants: &[Participant],
+) -> Result<(), CoordinatorError> {
     let Some(first) = plan.domain.obstacles.first() else { return Ok(()) };
-    if !plan.coupling.method.properties().on_surfaces {
+    if !method.on_surfaces {
         return Err(CoordinatorError::Scene(format!(
             "obstacle {} is for the contact law: write method = \"contact-law\" under [coupling]",
             first.name

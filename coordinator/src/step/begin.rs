@@ -65,7 +65,7 @@ impl Simulation {
 
     /// True if the particles that were asked for cover this step.
     fn reaches_far_enough(&self, reaches: &[f64]) -> bool {
-        let looks_ahead = self.setup.plan.coupling.method.properties().looks_ahead;
+        let looks_ahead = self.setup.chosen.method.properties().looks_ahead;
         self.memory.reach.iter().zip(reaches).all(|(listed, now)| now <= listed)
             && (!looks_ahead || self.scratch.dt <= self.memory.look_ahead)
     }
@@ -83,7 +83,7 @@ impl Simulation {
     /// Largest distance from its surface at which a particle of each participant may meet others in this step
     /// [radii]: 2 (|v|/r + g h/r_min) h. It is 0 if only particles that intersect are contacts.
     fn reaches(&self) -> Vec<f64> {
-        if !self.setup.plan.coupling.method.properties().looks_ahead {
+        if !self.setup.chosen.method.properties().looks_ahead {
             return vec![0.0; self.participants.len()];
         }
         let dt = self.scratch.dt;
@@ -170,7 +170,7 @@ impl Simulation {
     /// sends all corners of its triangles.
     fn interest(&self, participant: usize, wanted: Wanted) -> Interest {
         let triangles = self.instruments.wants_triangles(participant);
-        let look_ahead = match self.setup.plan.coupling.method.properties().looks_ahead {
+        let look_ahead = match self.setup.chosen.method.properties().looks_ahead {
             true => ContactLookAhead {
                 time: self.memory.look_ahead,
                 acceleration: self.setup.plan.domain.gravity.length(),
