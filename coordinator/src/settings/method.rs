@@ -212,6 +212,9 @@ mod tests {
         }
     }
 
+    /// A key, and what gives it another value than the default.
+    type Change<'a> = (&'a str, &'a dyn Fn(&mut CouplingSettings));
+
     #[test]
     fn a_key_that_the_default_does_not_read_is_refused_with_what_to_write() {
         let refused = |participants: [(&'static str, Integration); 2],
@@ -220,7 +223,7 @@ mod tests {
             set(&mut settings);
             settings.choose(participants).expect_err("a stray key")
         };
-        let merging: [(&str, &dyn Fn(&mut CouplingSettings)); 10] = [
+        let merging: [Change<'_>; 10] = [
             ("synchronise", &|s| s.synchronise = Synchronise::Average),
             ("inertia", &|s| s.inertia = Inertia::Total),
             ("split", &|s| s.split = SplitRule::Symmetric),
@@ -241,7 +244,7 @@ mod tests {
             );
             assert_eq!(error, expected);
         }
-        let law: [(&str, &dyn Fn(&mut CouplingSettings)); 3] = [
+        let law: [Change<'_>; 3] = [
             ("contact", &|s| s.contact.push(Default::default())),
             ("contact_tolerance", &|s| s.contact_tolerance = 1e-3),
             ("contact_iterations_max", &|s| s.contact_iterations_max = 7),
