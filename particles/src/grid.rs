@@ -114,24 +114,12 @@ impl CellGrid {
 /// slot s begin at `start[s]`; there is one more start than slots. Each task owns a range of slots and reads
 /// all slot numbers, which costs less than merging histograms and leaves nothing to the order of threads.
 pub fn counting_sort(slot_of: &[u32], slots: usize, start: &mut Vec<u32>, order: &mut Vec<u32>) {
-    counting_sort_of(slot_of, slots, |index| index, start, order);
-}
-
-/// As [`counting_sort`], with an entry for each point in place of its index. `entry` gives it for an index. Entries
-/// are asked for in the order of indices within each task.
-pub fn counting_sort_of<T: Copy + Default + Send>(
-    slot_of: &[u32],
-    slots: usize,
-    entry: impl Fn(u32) -> T + Sync,
-    start: &mut Vec<u32>,
-    order: &mut Vec<T>,
-) {
     let tasks = if slot_of.len() < 1 << 15 { 1 } else { rayon::current_num_threads().clamp(1, 8) };
     let share = slots.div_ceil(tasks);
     start.clear();
     start.resize(slots + 1, 0);
     order.clear();
-    order.resize(slot_of.len(), T::default());
+    order.resize(slot_of.len(), 0);
 
     let counts: Vec<u32> = start[1..]
         .par_chunks_mut(share)
@@ -161,7 +149,7 @@ pub fn counting_sort_of<T: Copy + Default + Send>(
         }
         for (index, &s) in slot_of.iter().enumerate() {
             if let Some(end) = ends.get_mut(s.wrapping_sub(low) as usize) {
-                order[*end as usize] = entry(index as u32);
+                order[*end as usize] = index as u32;
                 *end += 1;
             }
         }

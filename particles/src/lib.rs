@@ -26,7 +26,7 @@ pub use fields::{
     is_mass, is_radius,
 };
 pub use glam::{DMat3, DVec3};
-pub use grid::{CellGrid, POSITION_LIMIT, counting_sort, counting_sort_of};
+pub use grid::{CellGrid, POSITION_LIMIT, counting_sort};
 pub use groups::{GroupMap, NO_GROUP, StepEnd};
 pub use id::ParticleId;
 pub use pairs::{PairFinder, Spheres};

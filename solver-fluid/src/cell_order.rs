@@ -1,117 +1,89 @@
-//! The order of particles by cell, and inside of cells by id. So no sum over a cell depends on the order in which
-//! particles are stored.
+//! The order of particles inside of cells. It is by id, so that no sum over a cell depends on the order in
+//! which particles are stored.
 
 use std::ops::Range;
 
+use amalgam_particles::ParticleId;
 use amalgam_particles::lanes::{Lanes, Task, Width};
-use amalgam_particles::reduce::CHUNK;
-use amalgam_particles::{ParticleId, counting_sort_of};
 use rayon::prelude::*;
 
 /// Cells of one task.
 const CELLS: usize = 4096;
 
-/// The columns of an order of particles, in which they stay from step to step.
-pub(crate) struct OrderColumns<'a> {
-    /// Start of each cell in `order`, and the end of the last one.
-    pub(crate) start: &'a mut Vec<u32>,
-    /// Indices of particles, cell after cell.
-    pub(crate) order: &'a mut Vec<u32>,
-    /// Scratch.
-    pub(crate) entries: &'a mut Vec<u64>,
-}
-
-/// Sorts particles by cell, and inside of cells by id. `cell_of` has the number of each particle's cell. Cells
-/// hold a few particles each, and each id stands for one particle.
-///
-/// The counting sort reads ids in the order of storage, and writes them beside the indices. So the sorts inside
-/// of cells read no memory far apart.
-pub(crate) fn sort_by_cell_and_id<'a>(
+/// Sorts the particles of every cell by id. `order` holds indices of particles, cell after cell. The
+/// particles of cell c begin at `start[c]` and end at `start[c + 1]`. Cells hold a few particles each, and
+/// each id stands for one particle. Ids are prefetched `ahead` particles before they are read: where cells
+/// hold many particles, this pays.
+pub(crate) fn sort_cells_by_id<'a>(
     width: Width,
-    (cell_of, cells): (&[u32], usize),
-    id: impl Fn(u32) -> &'a ParticleId + Copy + Sync,
-    columns: OrderColumns<'_>,
+    start: &[u32],
+    (id, ahead): (impl Fn(u32) -> &'a ParticleId + Copy + Sync, Option<usize>),
+    order: &mut [u32],
 ) {
-    let OrderColumns { start, order, entries } = columns;
-    let entry = |index: u32| id(index).0 << 32 | u64::from(index);
-    counting_sort_of(cell_of, cells, entry, start, entries);
-    order.resize(cell_of.len(), 0);
-    let is_wide = is_wide(cell_of.len(), id);
-    let mut rest = order.as_mut_slice();
-    let mut tasks: Vec<(Range<usize>, &[u64], &mut [u32])> = Vec::with_capacity(cells.div_ceil(CELLS));
+    let cells = start.len() - 1;
+    let mut rest = order;
+    let mut tasks: Vec<(Range<usize>, &mut [u32])> = Vec::with_capacity(cells.div_ceil(CELLS));
     for first in (0..cells).step_by(CELLS) {
         let range = first..cells.min(first + CELLS);
-        let places = start[range.start] as usize..start[range.end] as usize;
-        let order = rest.split_off_mut(..places.len()).expect("starts cover the order");
-        tasks.push((range, &entries[places], order));
+        let count = (start[range.end] - start[range.start]) as usize;
+        tasks.push((range, rest.split_off_mut(..count).expect("starts cover the order")));
     }
-    tasks.into_par_iter().for_each(|(range, entries, order)| {
-        let start = &start[range.start..=range.end];
-        if is_wide {
-            order.iter_mut().zip(entries).for_each(|(index, &entry)| *index = entry as u32);
-            for cell in start.windows(2) {
-                let places = (cell[0] - start[0]) as usize..(cell[1] - start[0]) as usize;
-                order[places].sort_unstable_by_key(|&index| id(index));
-            }
-        } else {
-            width.run(SortCells { start, entries, order });
-        }
+    tasks.into_par_iter().for_each(|(range, order)| {
+        width.run(SortCells { start: &start[range.start..=range.end], id, ahead, order });
     });
 }
 
-/// True if an id of the first `count` particles has more than 32 bits.
-fn is_wide<'a>(count: usize, id: impl Fn(u32) -> &'a ParticleId + Sync) -> bool {
-    let starts = (0..count as u32).into_par_iter().step_by(CHUNK);
-    let bits = starts
-        .map(|start| (start..(start + CHUNK as u32).min(count as u32)).fold(0, |bits, i| bits | id(i).0));
-    bits.reduce(|| 0, |a, b| a | b) >> 32 != 0
-}
-
-/// Sorts the particles of some cells. `start` has the start of each cell and the end of the last one. An entry has
-/// a particle's id above its index, 32 bits each.
-struct SortCells<'a> {
+/// Sorts the particles of some cells. `start` has the start of each cell and the end of the last one.
+struct SortCells<'a, I> {
     start: &'a [u32],
-    entries: &'a [u64],
+    id: I,
+    ahead: Option<usize>,
     order: &'a mut [u32],
 }
 
-impl Task for SortCells<'_> {
+impl<'i, I: Fn(u32) -> &'i ParticleId> Task for SortCells<'_, I> {
     type Output = ();
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let Self { start, entries, order } = self;
+        let Self { start, id, ahead, order } = self;
+        let mut first = 0;
         for cell in start.windows(2) {
-            let (first, count) = ((cell[0] - start[0]) as usize, (cell[1] - cell[0]) as usize);
-            let (entries, order) = (&entries[first..], &mut order[first..]);
-            let is_sorted = match count {
-                0 => true,
-                1..=8 => sort_first::<8>(entries, count, order),
-                9..=16 => sort_first::<16>(entries, count, order),
-                _ => false,
-            };
-            if !is_sorted {
-                let mut sorted = entries[..count].to_vec();
-                sorted.sort_unstable();
-                order.iter_mut().zip(sorted).for_each(|(index, entry)| *index = entry as u32);
+            let count = (cell[1] - cell[0]) as usize;
+            if let Some(ahead) = ahead {
+                let later = order.get(first + ahead..first + ahead + count).unwrap_or_default();
+                later.iter().for_each(|&i| L::prefetch(id(i), 0));
             }
+            match count {
+                0 | 1 => (),
+                // Few particles are in order in most cells: the storage was sorted by cell and id some steps
+                // ago, and slow particles have stayed in their cells.
+                2..=4 if order[first..][..count].is_sorted_by_key(|&i| id(i)) => (),
+                2..=4 => sort_first::<4>(&id, &mut order[first..], count),
+                5..=8 => sort_first::<8>(&id, &mut order[first..], count),
+                9..=16 => sort_first::<16>(&id, &mut order[first..], count),
+                _ => order[first..][..count].sort_unstable_by_key(|&i| id(i)),
+            }
+            first += count;
         }
     }
 }
 
-/// Sorts the first `count` entries, of at most N, and returns false if there are not N. The place of an entry is
-/// the number of lower ones. Counting them takes no branch, while a comparison sort would mispredict a branch for
-/// each particle that has come into the cell.
-///
-/// The entries behind the first `count` are of later cells, and their places are written again with these.
+/// Sorts the first `count` particles by id, of at most N. The place of a particle is the number of lower ids.
+/// Counting them takes no branch, while a comparison sort would mispredict a branch for each particle that has
+/// come into the cell.
 #[inline(always)]
-fn sort_first<const N: usize>(entries: &[u64], count: usize, order: &mut [u32]) -> bool {
-    let (Some(entries), Some(order)) = (entries.first_chunk::<N>(), order.first_chunk_mut::<N>()) else {
-        return false;
+fn sort_first<'a, const N: usize>(id: impl Fn(u32) -> &'a ParticleId, order: &mut [u32], count: usize) {
+    let Some(first) = order.first_chunk_mut::<N>() else {
+        return order[..count].sort_unstable_by_key(|&i| id(i));
     };
-    // No entry of the cell is as high: an index is less than the number of particles.
-    let keys: [u64; N] =
-        std::array::from_fn(|n| if n < count { entries[n] } else { u64::MAX - (N - n) as u64 });
+    let particles = *first;
+    // The number in the last bits keeps equal ids apart; ids have at most 48 bits. Particles behind the first
+    // `count` keep their places, since each is above all before it.
+    let keys: [u64; N] = std::array::from_fn(|n| {
+        let id = if n < count { id(particles[n]).0 } else { u64::MAX >> 8 };
+        id << 8 | n as u64
+    });
     let mut lower = [0u64; N];
     for other in keys {
         for n in 0..N {
@@ -119,49 +91,32 @@ fn sort_first<const N: usize>(entries: &[u64], count: usize, order: &mut [u32]) 
         }
     }
     for n in 0..N {
-        order[lower[n] as usize % N] = entries[n] as u32;
+        first[lower[n] as usize % N] = particles[n];
     }
-    true
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sorted(width: Width, (cell_of, cells): (&[u32], usize), ids: &[u64]) -> (Vec<u32>, Vec<u32>) {
-        let ids: Vec<ParticleId> = ids.iter().copied().map(ParticleId).collect();
-        let (mut start, mut order, mut entries) = (Vec::new(), vec![7; 3], Vec::new());
-        let columns = OrderColumns { start: &mut start, order: &mut order, entries: &mut entries };
-        sort_by_cell_and_id(width, (cell_of, cells), |i| &ids[i as usize], columns);
-        (start, order)
-    }
-
     #[test]
     fn each_cell_is_sorted_and_stays_apart() {
-        let ids = [5, 3, 9, 1, 7];
-        let cell_of = [0, 2, 0, 2, 2];
-        for above in [0, 1 << 40] {
-            let ids = ids.map(|id| if id > 4 { id + above } else { id });
-            let (start, order) = sorted(Width::of_machine(), (&cell_of, 3), &ids);
-            assert_eq!(start, [0, 2, 2, 5]);
-            assert_eq!(order, [0, 2, 3, 1, 4]);
-        }
+        let ids = [5, 3, 9, 1, 7].map(ParticleId);
+        let mut order = [0, 2, 1, 4, 3];
+        sort_cells_by_id(Width::of_machine(), &[0, 2, 2, 5], (|i| &ids[i as usize], Some(1)), &mut order);
+        assert_eq!(order, [0, 2, 3, 1, 4]);
     }
 
     #[test]
     fn few_and_many_particles_are_sorted_alike() {
         let counts = |width| (0..20).map(move |count| (count, width));
         for (count, width) in Width::supported().into_iter().flat_map(counts) {
-            // Three cells, so that some have others behind them and the last has none.
-            let cell_of: Vec<u32> = (0..3 * count as u32).map(|n| n % 3).collect();
-            let ids: Vec<u64> = (0..3 * count as u64).map(|n| n * 7919 % 10_009).collect();
-            let (start, order) = sorted(width, (&cell_of, 3), &ids);
-            for cell in 0..3 {
-                let order = &order[start[cell] as usize..start[cell + 1] as usize];
-                assert_eq!(order.len(), count);
-                assert!(order.iter().all(|&i| cell_of[i as usize] == cell as u32), "{order:?}");
-                assert!(order.is_sorted_by(|&a, &b| ids[a as usize] < ids[b as usize]), "{order:?}");
-            }
+            let ids: Vec<ParticleId> = (0..count as u64).map(|n| ParticleId(n * 7919 % 1009)).collect();
+            let mut order: Vec<u32> = (0..count as u32).collect();
+            sort_cells_by_id(width, &[0, count as u32], (|i| &ids[i as usize], Some(1)), &mut order);
+            assert!(order.is_sorted_by_key(|&i| ids[i as usize]), "{order:?}");
+            order.sort_unstable();
+            assert!(order.iter().copied().eq(0..count as u32), "{order:?}");
         }
     }
 }

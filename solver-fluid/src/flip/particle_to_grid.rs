@@ -7,14 +7,14 @@
 
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use amalgam_particles::reduce::CHUNK;
-use amalgam_particles::{DVec3, ParticleId};
+use amalgam_particles::{DVec3, ParticleId, counting_sort};
 use glam::Vec4;
 use rayon::prelude::*;
 
 use super::cell::Cell;
 use super::grid::{FacePlaces, Grid, Weights};
 use super::slab::Slab;
-use crate::cell_order::{OrderColumns, sort_by_cell_and_id};
+use crate::cell_order::sort_cells_by_id;
 
 /// Number of particles by which memory is prefetched: in the order of cells and ids particles are far apart
 /// in memory.
@@ -44,8 +44,6 @@ pub(super) struct ParticleToGrid {
     start: Vec<u32>,
     /// Indices of particles, cell after cell, and in a cell by id.
     order: Vec<u32>,
-    /// Scratch of the sort.
-    entries: Vec<u64>,
 }
 
 impl ParticleToGrid {
@@ -139,9 +137,8 @@ impl ParticleToGrid {
         let chunks = self.cell_of.par_chunks_mut(CHUNK).zip(position.par_chunks(CHUNK));
         chunks
             .for_each(|(cell_of, position)| width.run(CellNumbers { grid, first, cells, position, cell_of }));
-        let Self { cell_of, start, order, entries, .. } = self;
-        let columns = OrderColumns { start, order, entries };
-        sort_by_cell_and_id(width, (cell_of, cells as usize + 1), |i| &ids[i as usize], columns);
+        counting_sort(&self.cell_of, cells as usize + 1, &mut self.start, &mut self.order);
+        sort_cells_by_id(width, &self.start, (|i| &ids[i as usize], Some(AHEAD)), &mut self.order);
     }
 
     /// Indices of the particles by cell and id.

@@ -31,7 +31,7 @@ use amalgam_particles::{DVec3, ParticleId, counting_sort};
 use glam::{I64Vec3, IVec3};
 use rayon::prelude::*;
 
-use crate::cell_order::{OrderColumns, sort_by_cell_and_id};
+use crate::cell_order::sort_cells_by_id;
 use crate::sph::walls::Walls;
 
 /// Largest number of slots per particle. A full box of fluid needs about 0.5.
@@ -194,8 +194,6 @@ pub(in crate::sph) struct CellOrder {
     wrapped_positions: Vec<[i32; 3]>,
     /// The slot of each particle.
     slot_of: Vec<u32>,
-    /// Scratch of the sort.
-    entries: Vec<u64>,
     /// The particles of slot s are `order[start[s]..start[s + 1]]`.
     start: Vec<u32>,
     order: Vec<u32>,
@@ -304,12 +302,11 @@ impl CellOrder {
         });
         (self.wrapped_positions, self.slot_of) = (wrapped, slot_of);
         let slots = self.size.as_i64vec3().element_product() as usize;
-        let Self { slot_of, start, order, entries, .. } = self;
-        if own.ids.is_empty() && ghosts.ids.is_empty() {
-            return counting_sort(slot_of, slots, start, order);
+        counting_sort(&self.slot_of, slots, &mut self.start, &mut self.order);
+        if !own.ids.is_empty() || !ghosts.ids.is_empty() {
+            let id = |i: u32| own.ids.get(i as usize).unwrap_or_else(|| &ghosts.ids[i as usize - own_count]);
+            sort_cells_by_id(width, &self.start, (id, None), &mut self.order);
         }
-        let id = |i: u32| own.ids.get(i as usize).unwrap_or_else(|| &ghosts.ids[i as usize - own_count]);
-        sort_by_cell_and_id(width, (slot_of, slots), id, OrderColumns { start, order, entries });
     }
 
     /// The fixed-point position of each particle, wrapped.
