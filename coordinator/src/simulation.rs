@@ -16,7 +16,7 @@ use crate::instruments::Instruments;
 use crate::instruments::clocks::{Phase, Spans, Traffic};
 use crate::instruments::energy::EnergyAccount;
 use crate::instruments::probes::{Probe, ProbeSample};
-use crate::instruments::summary::{CouplingSummary, ParticipantSummary, Profile, Summary, WireSummary};
+use crate::instruments::summary::{ParticipantSummary, Profile, Summary, WireSummary};
 use crate::participant::connection::Connection;
 use crate::participant::{Part, Participant};
 use crate::settings::ChosenMethod;
@@ -194,7 +194,7 @@ impl Simulation {
     /// Name of the method of contact, and a clause that says why the run has it.
     pub fn method(&self) -> (String, &str) {
         let chosen = &self.setup.chosen;
-        (chosen.method.name(), &chosen.reason)
+        (chosen.method.to_string(), &chosen.reason)
     }
 
     /// Names, programs and particle counts.
@@ -326,8 +326,6 @@ impl Simulation {
         let names = self.participants.iter().map(|participant| participant.part.connection.name.clone());
         let mut energy = self.instruments.energy.summary(names);
         energy.participants = self.setup.order.scene_order(energy.participants);
-        let (method, method_reason) = self.method();
-        let method_reason = method_reason.to_string();
         Summary {
             scene: self.setup.plan.scene.clone(),
             steps: self.progress.steps,
@@ -344,7 +342,7 @@ impl Simulation {
                     / self.progress.steps.max(1) as f64,
                 round_trips_mean: statistics.round_trips_mean(),
             },
-            coupling: CouplingSummary { method, method_reason, ..statistics.coupling() },
+            coupling: statistics.coupling(&self.setup.chosen),
             energy,
             speed_max: statistics.speed_max(),
             probes: self.instruments.extremes(),

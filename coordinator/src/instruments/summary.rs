@@ -8,6 +8,7 @@ use super::clocks::Phase;
 pub use super::energy::{EnergySummary, ParticipantEnergy};
 use crate::instruments::record::StepRecord;
 use crate::participant::Participant;
+use crate::settings::ChosenMethod;
 
 /// A run so far.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -258,8 +259,10 @@ impl Statistics {
         }
     }
 
-    pub(crate) fn coupling(&self) -> CouplingSummary {
+    pub(crate) fn coupling(&self, chosen: &ChosenMethod) -> CouplingSummary {
         CouplingSummary {
+            method: chosen.method.to_string(),
+            method_reason: chosen.reason.clone(),
             momentum_error_relative_max: self.momentum_error,
             energy_error_relative_max: self.energy_error,
             energy_dissipated: self.dissipated,
@@ -270,7 +273,6 @@ impl Statistics {
             law_unconverged_steps: self.unconverged,
             projected_steps: self.projected,
             retried_steps: self.retried,
-            ..CouplingSummary::default()
         }
     }
 

@@ -163,8 +163,8 @@ pub enum SplitRule {
 }
 
 impl CouplingSettings {
-    /// True if energy from no accounted source ends a run by a method. Averaging is left out, since it counts forces more
-    /// than once and so creates energy.
+    /// True if energy from no accounted source ends a run by a method. Averaging is left out, since it counts
+    /// forces more than once and so creates energy.
     pub(crate) fn conserves_energy(&self, method: ContactMethod) -> bool {
         method.properties().conserves_energy && self.synchronise == Synchronise::Impulse
     }

@@ -1,5 +1,7 @@
 //! Methods of contact, and the choice of one where the scene names none.
 
+use std::fmt;
+
 use amalgam_proto::contract::Integration;
 use serde::{Deserialize, Serialize};
 
@@ -27,8 +29,6 @@ pub enum ContactMethod {
 /// else asks for a method by its name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MethodProperties {
-    /// Name in a scene, with underscores in place of hyphens.
-    name: &'static str,
     /// Contacts are all pairs that may touch within the step. With `false`, contacts are the pairs that
     /// intersect at the start of the step.
     pub(crate) looks_ahead: bool,
@@ -46,24 +46,10 @@ pub(crate) struct MethodProperties {
 }
 
 impl ContactMethod {
-    /// Name in a scene.
-    pub(crate) fn name(self) -> String {
-        self.properties().name.replace('_', "-")
-    }
-
     /// The method's properties.
     pub(crate) fn properties(self) -> MethodProperties {
-        let pairwise = |name| MethodProperties {
-            name,
-            looks_ahead: false,
-            on_surfaces: false,
-            merges: false,
-            conserves_energy: false,
-            orders_by_name: false,
-        };
         match self {
             Self::ContactLaw => MethodProperties {
-                name: "contact_law",
                 looks_ahead: true,
                 on_surfaces: true,
                 merges: false,
@@ -71,17 +57,27 @@ impl ContactMethod {
                 orders_by_name: true,
             },
             Self::MergeSplit => MethodProperties {
-                name: "merge_split",
                 looks_ahead: false,
                 on_surfaces: false,
                 merges: true,
                 conserves_energy: true,
                 orders_by_name: false,
             },
-            Self::Penalty => pairwise("penalty"),
-            Self::SphRepulsion => pairwise("sph_repulsion"),
-            Self::PairwiseImpulse => pairwise("pairwise_impulse"),
+            Self::Penalty | Self::SphRepulsion | Self::PairwiseImpulse => MethodProperties {
+                looks_ahead: false,
+                on_surfaces: false,
+                merges: false,
+                conserves_energy: false,
+                orders_by_name: false,
+            },
         }
+    }
+}
+
+/// The method's name in a scene.
+impl fmt::Display for ContactMethod {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(formatter)
     }
 }
 
@@ -116,13 +112,10 @@ impl CouplingSettings {
         };
         match self.written().find(|&(_, reader)| reader != method) {
             None => Ok(ChosenMethod { method, reason: format!("the default, since {reason}") }),
-            Some((key, reader)) => {
-                let (default, reader) = (method.name(), reader.name());
-                Err(format!(
-                    "{key} under [coupling] is for method = \"{reader}\", but without a method this scene has \"{default}\", \
+            Some((key, reader)) => Err(format!(
+                "{key} under [coupling] is for method = \"{reader}\", but without a method this scene has \"{method}\", \
                      since {reason}: write method = \"{reader}\" under [coupling], or leave {key} out"
-                ))
-            }
+            )),
         }
     }
 
@@ -163,17 +156,6 @@ mod tests {
     const EXPLICIT: (&str, Integration) = ("free", Integration::Explicit);
     const IMPLICIT: (&str, Integration) = ("stiff", Integration::Implicit);
     const PROJECTION: (&str, Integration) = ("pool", Integration::Projection);
-
-    #[test]
-    fn names_are_those_of_scenes() {
-        use ContactMethod::{ContactLaw, MergeSplit, PairwiseImpulse, Penalty, SphRepulsion};
-        for method in [ContactLaw, MergeSplit, Penalty, SphRepulsion, PairwiseImpulse] {
-            let read = ContactMethod::deserialize(serde::de::value::StringDeserializer::<
-                serde::de::value::Error,
-            >::new(method.name()));
-            assert_eq!(read, Ok(method));
-        }
-    }
 
     #[test]
     fn the_law_is_the_default_where_all_are_explicit() {
