@@ -103,7 +103,8 @@ def test_a_net_catches_balls_written_in_another_language(amalgam, rust_balls, se
     with Process(rust_balls) as rust:
         balls = "positions = [[0.1, 0.075, 0.55]]\nvelocities = [[0, 0, -1.0]]\nmass = 0.02\nradius = 0.02"
         parts = [("net", served(example("net").Net), section("net")), ("ball", rust, balls)]
-        results = run(scene(tmp_path, "caught", parts, "alpha = 0.0"), tmp_path / "caught", program=amalgam)
+        file = scene(tmp_path, "caught", parts, 'method = "merge-split"\nalpha = 0.0')
+        results = run(file, tmp_path / "caught", program=amalgam)
     positions = [frame["position"][0, 2] for _, frame in results.frames("ball")]
     free = 0.55 - 1.0 * 0.1 - 0.5 * 9.81 * 0.1**2
     assert positions[-1] > free + 0.005, "the net holds the ball back"
