@@ -110,15 +110,16 @@ impl CellGrid {
     }
 }
 
-/// A stable counting sort of points into slots: `order` gets the points' indices sorted by slot, and those of
-/// slot s begin at `start[s]`; there is one more start than slots. Each task owns a range of slots and reads
-/// all slot numbers, which costs less than merging histograms and leaves nothing to the order of threads.
+/// A stable counting sort of points into slots, whose numbers are below `slots`: `order` gets the points'
+/// indices sorted by slot, and those of slot s begin at `start[s]`; there is one more start than slots. Each
+/// task owns a range of slots and reads all slot numbers, which costs less than merging histograms and leaves
+/// nothing to the order of threads.
 pub fn counting_sort(slot_of: &[u32], slots: usize, start: &mut Vec<u32>, order: &mut Vec<u32>) {
     let tasks = if slot_of.len() < 1 << 15 { 1 } else { rayon::current_num_threads().clamp(1, 8) };
     let share = slots.div_ceil(tasks);
     start.clear();
     start.resize(slots + 1, 0);
-    order.clear();
+    // Each entry is written below.
     order.resize(slot_of.len(), 0);
 
     let counts: Vec<u32> = start[1..]

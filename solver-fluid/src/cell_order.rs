@@ -10,6 +10,9 @@ use rayon::prelude::*;
 /// Cells of one task.
 const CELLS: usize = 4096;
 
+/// The bits by which most ids in a cell differ: 32, less four that tell up to sixteen particles apart.
+const LOW_BITS: u64 = (1 << 28) - 1;
+
 /// Sorts the particles of every cell by id. `order` holds indices of particles, cell after cell. The
 /// particles of cell c begin at `start[c]` and end at `start[c + 1]`. Cells hold a few particles each, and
 /// each id stands for one particle. Ids are prefetched `ahead` particles before they are read: where cells
@@ -78,16 +81,22 @@ fn sort_first<'a, const N: usize>(id: impl Fn(u32) -> &'a ParticleId, order: &mu
         return order[..count].sort_unstable_by_key(|&i| id(i));
     };
     let particles = *first;
-    // The number in the last bits keeps equal ids apart; ids have at most 48 bits. Particles behind the first
-    // `count` keep their places, since each is above all before it.
-    let keys: [u64; N] = std::array::from_fn(|n| {
-        let id = if n < count { id(particles[n]).0 } else { u64::MAX >> 8 };
-        id << 8 | n as u64
-    });
-    let mut lower = [0u64; N];
+    // The low bits of an id, then the number of the particle, so that no two keys are equal. Particles behind
+    // the first `count` keep their places, since each is above all before it.
+    let high = id(particles[0]).0 & !LOW_BITS;
+    let (mut keys, mut apart) = ([0u32; N], 0);
+    for n in 0..N {
+        let id = if n < count { id(particles[n]).0 } else { high | LOW_BITS };
+        apart |= id ^ high;
+        keys[n] = (id as u32) << 4 | n as u32;
+    }
+    if apart & !LOW_BITS != 0 {
+        return order[..count].sort_unstable_by_key(|&i| id(i));
+    }
+    let mut lower = [0u32; N];
     for other in keys {
         for n in 0..N {
-            lower[n] += u64::from(other < keys[n]);
+            lower[n] += u32::from(other < keys[n]);
         }
     }
     for n in 0..N {
@@ -105,6 +114,21 @@ mod tests {
         let mut order = [0, 2, 1, 4, 3];
         sort_cells_by_id(Width::of_machine(), &[0, 2, 2, 5], (|i| &ids[i as usize], Some(1)), &mut order);
         assert_eq!(order, [0, 2, 3, 1, 4]);
+    }
+
+    #[test]
+    fn ids_that_differ_in_high_bits_are_sorted() {
+        for count in 2..20 {
+            let ids: Vec<ParticleId> = (0..count).map(|n| ParticleId((count - n) << (2 * n))).collect();
+            let mut order: Vec<u32> = (0..count as u32).collect();
+            sort_cells_by_id(
+                Width::of_machine(),
+                &[0, count as u32],
+                (|i| &ids[i as usize], None),
+                &mut order,
+            );
+            assert!(order.is_sorted_by_key(|&i| ids[i as usize]), "{order:?}");
+        }
     }
 
     #[test]

@@ -54,7 +54,8 @@ impl FaceForces<'_> {
         let lower = face.checked_sub(self.grid.strides()[axis]);
         let cells = [self.cell[face], lower.map_or(Cell::Wall, |lower| self.cell[lower])];
         let outside = self.outside.map(|impulse| impulse[axis][face]);
-        self.face(axis, (self.transferred.at(axis, face), outside), contribution, Sides::new(cells))
+        let gravity = self.parameters.gravity[axis];
+        self.face(gravity, (self.transferred.at(axis, face), outside), contribution, Sides::new(cells))
     }
 
     /// The magnitude of the velocity that particles take before the projection, beside `flip_ratio` times
@@ -70,24 +71,43 @@ impl FaceForces<'_> {
         (self.version.dt / (h * h * self.parameters.rest_density)) as f32
     }
 
-    /// The state of a face, from its sums over particles, the impulse by viscosity, drags and fields of
-    /// force, the contribution of members, and the cells beside it.
+    /// The states of sixteen faces without members. `OUTSIDE` says whether the impulses `outside` count.
+    #[inline(always)]
+    fn sixteen<const OUTSIDE: bool>(
+        &self,
+        gravity: f64,
+        [weight, moved]: [&[f32; LANES]; 2],
+        outside: &[f64; LANES],
+        [own, lower]: [&[Cell; LANES]; 2],
+    ) -> ([f64; LANES], [f64; LANES], [bool; LANES], [f32; LANES]) {
+        let mut states = ([0.0; LANES], [0.0; LANES], [false; LANES], [0.0; LANES]);
+        for l in 0..LANES {
+            let outside = if OUTSIDE { Some(outside[l]) } else { None };
+            let sums = ([weight[l], moved[l]], outside);
+            (states.0[l], states.1[l], states.2[l], states.3[l]) =
+                self.face(gravity, sums, None, Sides::new([own[l], lower[l]]));
+        }
+        states
+    }
+
+    /// The state of a face, from the gravity along its axis [m/s^2], its sums over particles, the impulse by
+    /// viscosity, drags and fields of force, the contribution of members, and the cells beside it.
     #[inline(always)]
     fn face(
         &self,
-        axis: usize,
+        gravity: f64,
         (sums, outside): ([f32; 2], Option<f64>),
         contribution: Option<FaceContribution>,
         sides: Sides,
     ) -> FaceState {
-        let FlipParameters { rest_density: rest, particle_mass: mass, gravity, .. } = *self.parameters;
+        let FlipParameters { rest_density: rest, particle_mass: mass, .. } = *self.parameters;
         let (h, dt) = (self.grid.cell_size, self.version.dt);
         let [weight, moved] = sums.map(|sum| mass * f64::from(sum));
         let FaceContribution { mass, momentum, impulse } = contribution.unwrap_or_default();
         let total = weight + mass;
         let known = total > 0.0;
         let old = (moved + momentum) / total;
-        let mut change = gravity[axis] * dt;
+        let mut change = gravity * dt;
         if contribution.is_some() {
             change += impulse / total;
         }
@@ -150,7 +170,7 @@ impl Task for ApplyForces<'_> {
     fn run<L: Lanes>(self) -> f64 {
         let Self { forces, axis, begin, columns: (velocity, old, known, conductance) } = self;
         let mut largest = [0.0; LANES];
-        let stride = forces.grid.strides()[axis];
+        let (stride, gravity) = (forces.grid.strides()[axis], forces.parameters.gravity[axis]);
         for n in (0..velocity.len()).step_by(LANES) {
             let first = begin + n;
             let velocity: &mut [f64; LANES] = sixteen_mut(&mut velocity[n..]);
@@ -161,18 +181,18 @@ impl Task for ApplyForces<'_> {
                 (*velocity, *old, *known, *conductance) = Default::default();
                 continue;
             }
-            let [weight, moved] = forces.transferred.sixteen(axis, first);
-            let (own, lower) = (sixteen(&forces.cell[first..]), sixteen(&forces.cell[first - stride..]));
-            let outside = forces.outside.map(|impulse| sixteen(&impulse[axis][first..]));
+            let [weight, moved] = &forces.transferred.sixteen(axis, first);
+            let cells = [sixteen(&forces.cell[first..]), sixteen(&forces.cell[first - stride..])];
+            let states = match forces.outside {
+                Some(impulse) => {
+                    forces.sixteen::<true>(gravity, [weight, moved], sixteen(&impulse[axis][first..]), cells)
+                }
+                None => forces.sixteen::<false>(gravity, [weight, moved], &[0.0; LANES], cells),
+            };
             for l in 0..LANES {
-                let outside = outside.map(|impulse| impulse[l]);
-                let sums = ([weight[l], moved[l]], outside);
-                (velocity[l], old[l], known[l], conductance[l]) =
-                    forces.face(axis, sums, None, Sides::new([own[l], lower[l]]));
+                largest[l] = larger(largest[l], forces.update(states.0[l], states.1[l]));
             }
-            for l in 0..LANES {
-                largest[l] = larger(largest[l], forces.update(velocity[l], old[l]));
-            }
+            (*velocity, *old, *known, *conductance) = states;
         }
         largest.into_iter().fold(0.0, larger)
     }

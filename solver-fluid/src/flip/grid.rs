@@ -146,21 +146,22 @@ impl Grid {
         start..start + self.cells[0]
     }
 
-    /// Numbers of the cells of positions [m], one column per direction. Positions outside get the nearest
-    /// cell.
+    /// The number of the cell of a position [m]; of the nearest cell for a position outside.
     #[inline(always)]
-    #[allow(clippy::needless_range_loop, reason = "columns side by side")]
-    pub(super) fn cell_numbers<const N: usize>(&self, positions: &[[f64; N]; 3]) -> [u32; N] {
-        let (inverse, origin) = (1.0 / self.cell_size, self.origin.to_array());
-        let mut numbers = [self.index([0; 3]) as u32; N];
-        for (d, stride) in self.strides().into_iter().enumerate() {
-            let end = self.cells[d] as f64;
-            for l in 0..N {
-                let (_, cell) = cell_along((positions[d][l] - origin[d]) * inverse, end);
-                numbers[l] += (cell + UNIT).to_bits() as u32 * stride as u32;
-            }
+    pub(super) fn cell_number(&self, position: DVec3) -> u32 {
+        let inverse = 1.0 / self.cell_size;
+        let scaled = (position - self.origin) * inverse;
+        let cells = self.cells.map(|cells| cells as f64);
+        let mut number = self.index([0; 3]) as u32;
+        for (scaled, cells, stride) in
+            [(scaled.x, cells[0], 1), (scaled.y, cells[1], self.row), (scaled.z, cells[2], self.layer)]
+        {
+            let scaled = if scaled > 0.0 { scaled } else { 0.0 };
+            let cell = scaled.floor();
+            let cell = if cell < cells { cell } else { cells - 1.0 };
+            number += (cell + UNIT).to_bits() as u32 * stride as u32;
         }
-        numbers
+        number
     }
 
     /// Places of positions [m], one column per direction, among the faces. A face beyond a wall counts as the
@@ -323,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_cells_are_those_of_cells_one_by_one() {
+    fn the_number_of_a_cell_is_its_index() {
         let grid = Grid::new(DVec3::new(-0.3, 0.1, 0.0), 0.1, [7, 5, 9]);
         let edge = [f64::NEG_INFINITY, -0.0, 0.05, 0.1, 0.35, 0.4, 0.7, 0.9, 1e9, f64::NAN];
         for x in edge {

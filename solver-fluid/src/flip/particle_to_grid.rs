@@ -192,14 +192,8 @@ impl Task for CellNumbers<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let mut columns = [[0.0; LANES]; 3];
-        for (cell_of, position) in self.cell_of.chunks_mut(LANES).zip(self.position.chunks(LANES)) {
-            for (l, position) in position.iter().enumerate() {
-                (columns[0][l], columns[1][l], columns[2][l]) = (position.x, position.y, position.z);
-            }
-            let numbers = self.grid.cell_numbers(&columns);
-            let numbers = numbers.map(|number| number.wrapping_sub(self.first).min(self.cells));
-            cell_of.copy_from_slice(&numbers[..cell_of.len()]);
+        for (cell_of, &position) in self.cell_of.iter_mut().zip(self.position) {
+            *cell_of = self.grid.cell_number(position).wrapping_sub(self.first).min(self.cells);
         }
     }
 }
@@ -221,7 +215,7 @@ impl Task for Scatter<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self) {
         let Self { grid, order, particles: (position, velocity), offset, sums: [x, y, z] } = self;
-        let (mut positions, mut velocities) = ([[0.0; LANES]; 3], [[0.0f32; LANES]; 3]);
+        let (mut positions, mut velocities) = ([[0.0; LANES]; 3], [[0.0; LANES]; 3]);
         let velocity = &velocity[..position.len()];
         for (n, some) in order.chunks(LANES).enumerate() {
             let later = LANES * n + AHEAD;
@@ -235,9 +229,7 @@ impl Task for Scatter<'_> {
             for (&i, l) in some.iter().zip(0..LANES) {
                 let (position, velocity) = (position[i as usize], velocity[i as usize]);
                 (positions[0][l], positions[1][l], positions[2][l]) = (position.x, position.y, position.z);
-                velocities[0][l] = velocity.x as f32;
-                velocities[1][l] = velocity.y as f32;
-                velocities[2][l] = velocity.z as f32;
+                (velocities[0][l], velocities[1][l], velocities[2][l]) = (velocity.x, velocity.y, velocity.z);
             }
             let places = grid.places(&positions);
             scatter::<L>(grid, &places, 0, (&velocities[0], some.len()), (offset, x));
@@ -254,7 +246,7 @@ fn scatter<L: Lanes>(
     grid: &Grid,
     places: &FacePlaces<LANES>,
     axis: usize,
-    (velocity, count): (&[f32; LANES], usize),
+    (velocity, count): (&[f64; LANES], usize),
     (offset, sums): (usize, &mut [Vec4]),
 ) {
     let (weights, [_, next_row, next_layer, last]) = (Weights::new(places, axis), grid.rows());
@@ -263,7 +255,8 @@ fn scatter<L: Lanes>(
     let [x0, x1] = weights.along;
     let (mut momentum0, mut momentum1) = ([0.0; LANES], [0.0; LANES]);
     for l in 0..LANES {
-        (momentum0[l], momentum1[l]) = (x0[l] * velocity[l], x1[l] * velocity[l]);
+        let velocity = velocity[l] as f32;
+        (momentum0[l], momentum1[l]) = (x0[l] * velocity, x1[l] * velocity);
     }
     let lowest = places.low[axis][0] as usize - offset;
     for row in [next_row, last] {
