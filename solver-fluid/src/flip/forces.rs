@@ -189,8 +189,8 @@ impl Task for ApplyForces<'_> {
                 }
                 None => forces.sixteen::<false>(gravity, [weight, moved], &[0.0; LANES], cells),
             };
-            for l in 0..LANES {
-                largest[l] = larger(largest[l], forces.update(states.0[l], states.1[l]));
+            for (largest, (velocity, old)) in largest.iter_mut().zip(states.0.into_iter().zip(states.1)) {
+                *largest = larger(*largest, forces.update(velocity, old));
             }
             (*velocity, *old, *known, *conductance) = states;
         }
