@@ -330,8 +330,11 @@ mod tests {
         for x in edge {
             for y in edge {
                 let position = grid.origin + DVec3::new(x, y, 0.5 * (x + y));
-                let [number] = grid.cell_numbers(&position.to_array().map(|x| [x]));
-                assert_eq!(number as usize, grid.index(grid.cell(position)), "{position}");
+                assert_eq!(
+                    grid.cell_number(position) as usize,
+                    grid.index(grid.cell(position)),
+                    "{position}"
+                );
             }
         }
     }
