@@ -146,7 +146,8 @@ impl Grid {
         start..start + self.cells[0]
     }
 
-    /// The number of the cell of a position [m]; of the nearest cell for a position outside.
+    /// The number of the cell of a position [m], as [`Self::cell`] finds it, by operations that compilers turn
+    /// into vector instructions.
     #[inline(always)]
     pub(super) fn cell_number(&self, position: DVec3) -> u32 {
         let inverse = 1.0 / self.cell_size;
