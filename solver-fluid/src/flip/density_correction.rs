@@ -10,6 +10,8 @@
 //! density to the rest density within this time. The particles are moved and not accelerated: their own
 //! velocities do not change.
 
+use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
+use amalgam_particles::reduce::CHUNK;
 use rayon::prelude::*;
 
 use super::cell::Cell;
@@ -40,23 +42,58 @@ pub(super) fn around(grid: &Grid, at: usize) -> [(usize, usize, usize); 6] {
     ]
 }
 
-/// Finds the density in the cells of the slab that hold particles, relative to the rest density. It is the mean of the
-/// weights that particles bring to a cell's six faces, over `full`, the number of particles in a cell at rest
-/// density. At a wall the mirror image brings the other half of the weight.
-fn measure(slab: &Slab, grid: &Grid, transferred: &ParticleToGrid, full: f64, density: &mut Vec<f32>) {
+/// Finds the density in the cells of the slab that hold particles, relative to the rest density. `full` is the
+/// number of particles in a cell at rest density.
+fn measure(
+    slab: &Slab,
+    (grid, width): (&Grid, Width),
+    transferred: &ParticleToGrid,
+    full: f64,
+    density: &mut Vec<f32>,
+) {
     let scale = (1.0 / (6.0 * full)) as f32;
     density.resize(grid.len(), 0.0);
-    let own = slab.entries(0);
-    density[own.clone()].par_iter_mut().enumerate().with_min_len(BLOCK).for_each(|(n, density)| {
-        let at = own.start + n;
-        *density = 0.0;
-        if transferred.cell[at] == Cell::Fluid {
-            for (face, axis, next) in around(grid, at) {
-                let mirrored = if transferred.cell[next] == Cell::Wall { 2.0 } else { 1.0 };
-                *density += scale * mirrored * transferred.at(axis, face)[0];
+    let layers = slab.layers();
+    let own = grid.begin_of_layer(layers.start)..grid.begin_of_layer(layers.end);
+    density[own.clone()].par_chunks_mut(CHUNK).enumerate().for_each(|(n, density)| {
+        width.run(MeasureDensity { grid, transferred, scale, begin: own.start + n * CHUNK, density });
+    });
+}
+
+/// Finds the density in a block of cells: the mean of the weights that particles bring to a cell's six faces,
+/// over the weight at rest density. At a wall the mirror image brings the other half of the weight.
+struct MeasureDensity<'a> {
+    grid: &'a Grid,
+    transferred: &'a ParticleToGrid,
+    /// Inverse of six times the number of particles in a cell at rest density.
+    scale: f32,
+    /// The first cell.
+    begin: usize,
+    density: &'a mut [f32],
+}
+
+impl Task for MeasureDensity<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) {
+        let Self { grid, transferred, scale, begin, density } = self;
+        for (n, density) in density.chunks_mut(LANES).enumerate() {
+            let first = begin + n * LANES;
+            let mut sums = [0.0; LANES];
+            for (face, axis, next) in around(grid, first) {
+                let [weight, _] = transferred.sixteen(axis, face);
+                let next = &transferred.cell[next..][..LANES];
+                for l in 0..LANES {
+                    let mirrored = if next[l] == Cell::Wall { 2.0 } else { 1.0 };
+                    sums[l] += scale * mirrored * weight[l];
+                }
+            }
+            for ((density, sum), cell) in density.iter_mut().zip(sums).zip(&transferred.cell[first..]) {
+                *density = if *cell == Cell::Fluid { sum } else { 0.0 };
             }
         }
-    });
+    }
 }
 
 fn spray(slab: &Slab, grid: &Grid, cell: &[Cell], density: &[f32]) -> Vec<usize> {
@@ -69,9 +106,14 @@ fn spray(slab: &Slab, grid: &Grid, cell: &[Cell], density: &[f32]) -> Vec<usize>
 
 /// Measures the density in the cells that particles were transferred to, and marks the cells of spray. `full`
 /// is the number of particles in a cell at rest density. Collective.
-pub(super) fn measure_and_mark_spray(slab: &Slab, grid: &Grid, full: f64, transferred: &mut ParticleToGrid) {
+pub(super) fn measure_and_mark_spray(
+    slab: &Slab,
+    (grid, width): (&Grid, Width),
+    full: f64,
+    transferred: &mut ParticleToGrid,
+) {
     let mut density = std::mem::take(&mut transferred.density);
-    measure(slab, grid, transferred, full, &mut density);
+    measure(slab, (grid, width), transferred, full, &mut density);
     slab.halo(1).exchange(&slab.ranks, [&mut density]);
     for at in spray(slab, grid, &transferred.cell, &density) {
         transferred.cell[at] = Cell::Spray;

@@ -76,7 +76,7 @@ impl ParticlesOnGrid {
         transfer.number = self.count;
         transfer.grid.transfer(slab, (grid, *width), id, state);
         slab.halo(depth::FORCES).exchange(&slab.ranks, transfer.grid.sums_mut());
-        measure_and_mark_spray(slab, grid, parameters.full(), &mut transfer.grid);
+        measure_and_mark_spray(slab, (grid, *width), parameters.full(), &mut transfer.grid);
     }
 
     /// The transfer of the first sub-step or of a later one.
