@@ -167,16 +167,28 @@ fn no_file_holds_a_path_of_somebodys_machine() {
     }
 }
 
-/// Types that a text of code defines.
+/// Types that a text of code defines, and its names for other types. Associated types are left out: they are
+/// indented.
 fn types(text: &str) -> Vec<&str> {
     let words: Vec<&str> = words_of_code(text).filter(|word| !word.is_empty()).collect();
     let defined = words.windows(2).filter(|pair| ["struct", "enum", "trait"].contains(&pair[0]));
-    defined.map(|pair| pair[1]).filter(|name| name.starts_with(char::is_uppercase)).collect()
+    let named = text.lines().filter(|line| line.starts_with("pub") || line.starts_with("type"));
+    let named = named.filter_map(|line| {
+        let (before, name) = line.split_once("type ")?;
+        let visible = before.is_empty() || (before.starts_with("pub") && before.split(' ').count() == 2);
+        visible.then(|| name.split(|c: char| !c.is_alphanumeric()).next())?
+    });
+    let defined = defined.map(|pair| pair[1]).filter(|name| name.starts_with(char::is_uppercase));
+    defined.chain(named).collect()
 }
 
 #[test]
 fn a_type_name_stands_for_one_thing_in_a_crate() {
     assert_eq!(types("struct A { a: B }\nenum C<T> {}\n// struct D\npub trait E {}"), ["A", "C", "E"]);
+    assert_eq!(
+        types("type F<T> = G<T>;\npub(crate) type H = I;\n    type J = K;\npub type L = M;"),
+        ["F", "H", "L"]
+    );
     for package in members() {
         let mut defined: BTreeMap<String, String> = BTreeMap::new();
         for (name, text) in files(&format!("{package}/src")).iter().filter(|(name, _)| name.ends_with(".rs"))

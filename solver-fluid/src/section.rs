@@ -129,9 +129,6 @@ pub(crate) struct SinkSection {
     max: DVec3,
 }
 
-/// Faces of the domain, by axis, the lower one first.
-pub(crate) type Faces = [[bool; 2]; 3];
-
 /// Faces of the domain as a scene names them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(
@@ -157,7 +154,8 @@ pub(crate) enum Face {
 }
 
 impl FacesSection {
-    pub(crate) fn faces(&self) -> Faces {
+    /// The faces by axis, the lower one first.
+    pub(crate) fn faces(&self) -> [[bool; 2]; 3] {
         match self {
             Self::All(all) => [[*all; 2]; 3],
             Self::Some(named) => {

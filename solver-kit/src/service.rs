@@ -133,7 +133,7 @@ impl Service {
         &self,
         call: Begun,
         order: impl FnOnce(Reply<P>) -> Order,
-    ) -> Result<Answer, Status> {
+    ) -> Result<Answered, Status> {
         let packets = self.order(order).await?;
         if let Some(call) = &call {
             call.caller().is_of_run();
@@ -147,7 +147,7 @@ impl Service {
         &self,
         call: Begun,
         order: impl FnOnce(Reply<P>) -> Order,
-    ) -> Result<Answer, Status> {
+    ) -> Result<Answered, Status> {
         let packets = self.order(order).await?;
         call.iter().for_each(|call| call.caller().is_of_run());
         let answer = packets.first().ok_or_else(|| Status::internal("no answer"))?;
@@ -159,7 +159,7 @@ impl Service {
 type Begun = Option<OpenCall>;
 
 /// Messages of an answer, and the call that they answer.
-type Answer = (Outgoing, Begun);
+type Answered = (Outgoing, Begun);
 
 /// The caller, and the messages of the call.
 type Asked = (Option<Caller>, Body);
@@ -280,7 +280,7 @@ fn invalid(error: WireError) -> Status {
 }
 
 impl Service {
-    async fn answer(&self, method: &str, asked: Asked) -> Result<Answer, Status> {
+    async fn answer(&self, method: &str, asked: Asked) -> Result<Answered, Status> {
         match method {
             "Describe" => self.describe(asked).await,
             "Initialize" => self.initialize(asked).await,
@@ -296,7 +296,7 @@ impl Service {
         }
     }
 
-    async fn describe(&self, asked: Asked) -> Result<Answer, Status> {
+    async fn describe(&self, asked: Asked) -> Result<Answered, Status> {
         let (v1::DescribeRequest { protocol_version: asked }, open) = single(asked).await?;
         let program = self.program.describe();
         let description = Description {
@@ -314,7 +314,7 @@ impl Service {
         Ok((Outgoing::message(&description.to_wire()), open))
     }
 
-    async fn initialize(&self, asked: Asked) -> Result<Answer, Status> {
+    async fn initialize(&self, asked: Asked) -> Result<Answered, Status> {
         let caller = asked.0.clone();
         let (request, open) = single(asked).await?;
         let answer = self.stream(open, |reply| Order::Initialize(Box::new(request), reply)).await?;
@@ -322,46 +322,46 @@ impl Service {
         Ok(answer)
     }
 
-    async fn survey(&self, asked: Asked) -> Result<Answer, Status> {
+    async fn survey(&self, asked: Asked) -> Result<Answered, Status> {
         let (request, open) = single(asked).await?;
         let call = Survey::from_wire(request).map_err(invalid)?;
         self.stream(open, |reply| Order::Survey(call, reply)).await
     }
 
-    async fn begin(&self, asked: Asked) -> Result<Answer, Status> {
+    async fn begin(&self, asked: Asked) -> Result<Answered, Status> {
         let (call, open) = self.read("Begin", asked, |header: &v1::BeginHeader| &header.context).await?;
         self.stream(open, |reply| Order::Begin(call, reply)).await
     }
 
-    async fn integrate(&self, asked: Asked) -> Result<Answer, Status> {
+    async fn integrate(&self, asked: Asked) -> Result<Answered, Status> {
         let (call, open) =
             self.read("Integrate", asked, |header: &v1::IntegrateHeader| &header.context).await?;
         self.stream(open, |reply| Order::Integrate(Box::new(call), reply)).await
     }
 
-    async fn commit(&self, asked: Asked) -> Result<Answer, Status> {
+    async fn commit(&self, asked: Asked) -> Result<Answered, Status> {
         let (call, open) = self.read("Commit", asked, |header: &v1::CommitHeader| &header.context).await?;
         self.stream(open, |reply| Order::Commit(Box::new(call), reply)).await
     }
 
-    async fn frame(&self, asked: Asked) -> Result<Answer, Status> {
+    async fn frame(&self, asked: Asked) -> Result<Answered, Status> {
         let (v1::FrameRequest { context, surface }, open) = single(asked).await?;
         let context = Context::from_wire(context).map_err(invalid)?;
         self.stream(open, |reply| Order::Frame(context, surface, reply)).await
     }
 
-    async fn save(&self, asked: Asked) -> Result<Answer, Status> {
+    async fn save(&self, asked: Asked) -> Result<Answered, Status> {
         let (v1::SaveRequest { context }, open) = single(asked).await?;
         let context = Context::from_wire(context).map_err(invalid)?;
         self.stream(open, |reply| Order::Save(context, reply)).await
     }
 
-    async fn restore(&self, asked: Asked) -> Result<Answer, Status> {
+    async fn restore(&self, asked: Asked) -> Result<Answered, Status> {
         let (call, open) = self.read("Restore", asked, |header: &v1::RestoreHeader| &header.context).await?;
         self.single(open, |reply| Order::Restore(call, reply)).await
     }
 
-    async fn shutdown(&self, asked: Asked) -> Result<Answer, Status> {
+    async fn shutdown(&self, asked: Asked) -> Result<Answered, Status> {
         let (v1::ShutdownRequest { context }, open) = single(asked).await?;
         let context = Context::from_wire(context).map_err(invalid)?;
         self.single(open, |reply| Order::Shutdown(context, reply)).await

@@ -1,7 +1,7 @@
 //! Periods of oscillations, and arithmetic-geometric means for exact ones.
 
-/// A curve over time: times [s] and values.
-pub(super) type Curve = Vec<(f64, f64)>;
+/// A value at some times: times [s] and values.
+pub(super) type TimeSeries = Vec<(f64, f64)>;
 
 /// Times at which a curve rises through `level` [s], linear in between.
 pub(super) fn rises(curve: &[(f64, f64)], level: f64) -> Vec<f64> {

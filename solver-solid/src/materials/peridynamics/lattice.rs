@@ -33,7 +33,7 @@ use super::variants::{LeastIgnored, LeastRecorded, LeastStrain};
 use crate::chunks::{CHUNK, CHUNKS_PER_TASK};
 use crate::linear::fixed::{quantise, whole};
 use crate::linear::vectors::{Slice, Vector};
-use coefficient::Coefficient;
+use coefficient::RelativeCoefficient;
 use columns::{SiteColumns, Sums};
 use forces::{ForceTerm, Thresholds};
 use kernels::{BondTerm as _, StencilGeometry, add_block};
@@ -65,7 +65,7 @@ pub(crate) struct LatticeTable {
     force: Sums<5>,
     diagonal: Option<Sums<6>>,
     /// Coefficients beside each live word, computed when the operator is first needed.
-    coefficient: Vec<[Coefficient; LANES]>,
+    coefficient: Vec<[RelativeCoefficient; LANES]>,
     image: Sums<3>,
 }
 
@@ -264,7 +264,7 @@ impl BondTable for LatticeTable {
         let stencils = self.sites.stencils.len();
         let items = self.sites.tasks().zip(by_task(&self.sites.task, stencils, &mut all));
         let items = items.map(|item| (!item.0.1.is_empty()).then_some(item));
-        type Item<'a> = ((usize, Range<usize>), &'a mut [[Coefficient; LANES]]);
+        type Item<'a> = ((usize, Range<usize>), &'a mut [[RelativeCoefficient; LANES]]);
         let add = |((start, blocks), coefficient): Item<'_>, mut sums: [&mut [f32]; 6]| {
             for (block, coefficient) in blocks.zip(coefficient.chunks_mut(stencils.max(1))) {
                 let geometry = self.geometry(block);
@@ -404,7 +404,7 @@ impl BondTable for LatticeTable {
 
     fn bytes(&self) -> usize {
         self.live.len() * 2
-            + self.coefficient.len() * size_of::<[Coefficient; LANES]>()
+            + self.coefficient.len() * size_of::<[RelativeCoefficient; LANES]>()
             + self.half_correction.len() * 4
             + self.displacement.bytes()
             + self.position.bytes()

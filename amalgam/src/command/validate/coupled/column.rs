@@ -7,7 +7,7 @@ use glam::DVec3;
 use super::{GRAVITY, METHODS, WATER, mean, owned};
 use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
-use crate::command::validate::oscillation::{Curve, period};
+use crate::command::validate::oscillation::{TimeSeries, period};
 use crate::command::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../../validation/sprung-column/scene.toml");
@@ -33,13 +33,13 @@ fn compute() -> Result<CaseOutcome, CaseError> {
     let stiffness = SPRINGS * STIFFNESS;
     let (exact, sag) = (2.0 * PI * (mass / stiffness).sqrt(), mass * GRAVITY / stiffness);
     for (k, (name, keys)) in METHODS.into_iter().enumerate() {
-        let mut curve = Curve::new();
+        let mut curve = TimeSeries::new();
         Experiment::start(CASE.name, SCENE, &owned(keys))?.run(|record, simulation| {
             curve.push((record.time, -mean(&simulation.frames()?[0].positions).z));
             Ok(())
         })?;
         let start = 0.0;
-        let late: Curve = curve.iter().copied().filter(|(t, _)| *t > 3.5 * exact).collect();
+        let late: TimeSeries = curve.iter().copied().filter(|(t, _)| *t > 3.5 * exact).collect();
         let (low, high) = late.iter().fold((f64::MAX, f64::MIN), |(l, h), (_, y)| (l.min(*y), h.max(*y)));
         let middle = 0.5 * (low + high);
         checks.push(Check::relative(format!("{name}: period [s]"), exact, period(&curve, middle), 0.03));

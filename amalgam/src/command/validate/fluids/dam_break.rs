@@ -5,6 +5,7 @@ use glam::DVec3;
 use super::fluid::{Fluid, Method};
 use crate::command::validate::case::CaseError;
 use crate::command::validate::case::{Case, CaseOutcome, Check, Reference};
+use crate::command::validate::oscillation::TimeSeries;
 use crate::command::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../../validation/dam-break/scene.toml");
@@ -33,9 +34,6 @@ const MOVING: f64 = 1.4;
 /// The height is compared as long as the front has not reached the end of the tank, sqrt(g / a) t.
 const HEIGHT_UNTIL: f64 = 2.5;
 
-/// Points of a curve: time, value.
-type Curve = Vec<(f64, f64)>;
-
 fn compute() -> Result<CaseOutcome, CaseError> {
     let front = table(FRONT);
     let mut height = table(HEIGHT);
@@ -46,8 +44,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
     for method in METHODS {
         let (computed_front, computed_height) = collapse(method)?;
         let shift = best_shift(&front, &computed_front);
-        let moving: Curve = front.iter().copied().filter(|row| row.1 > MOVING).collect();
-        let computed: Curve =
+        let moving: TimeSeries = front.iter().copied().filter(|row| row.1 > MOVING).collect();
+        let computed: TimeSeries =
             moving.iter().map(|&(t, _)| (t, interpolate(&computed_front, t - shift))).collect();
         let speed = slope(&computed) / slope(&moving);
         let name = method.name;
@@ -56,8 +54,8 @@ fn compute() -> Result<CaseOutcome, CaseError> {
         let height_shift = best_shift(&height, &computed_height);
         let rms = difference(&height, &computed_height, height_shift);
         checks.push(Check::within(format!("{name}: height at the wall, rms"), 0.0, rms, 0.05));
-        let late = |curve: Curve, shift: f64| {
-            curve.into_iter().step_by(4).map(move |(t, y)| (t + shift, y)).collect::<Curve>()
+        let late = |curve: TimeSeries, shift: f64| {
+            curve.into_iter().step_by(4).map(move |(t, y)| (t + shift, y)).collect::<TimeSeries>()
         };
         sketch = sketch.measured(late(computed_front, shift).iter().map(chart));
         sketch = sketch.measured(late(computed_height, height_shift).iter().map(chart));
@@ -68,9 +66,9 @@ fn compute() -> Result<CaseOutcome, CaseError> {
 
 /// Front over the width against t sqrt(2 g / a), and height at the wall over the initial one against t sqrt(g
 /// / a).
-fn collapse(method: Method) -> Result<(Curve, Curve), CaseError> {
+fn collapse(method: Method) -> Result<(TimeSeries, TimeSeries), CaseError> {
     let mut column = Fluid::start(CASE.name, SCENE, &method.set())?;
-    let (mut front, mut height) = (Curve::new(), Curve::new());
+    let (mut front, mut height) = (TimeSeries::new(), TimeSeries::new());
     column.run(|column, time, _| {
         let positions = &column.particles().position;
         let farthest = positions.iter().map(|x| x.x).fold(0.0, f64::max) + 0.5 * SPACING;
@@ -83,7 +81,7 @@ fn collapse(method: Method) -> Result<(Curve, Curve), CaseError> {
     Ok((front, height))
 }
 
-fn table(text: &str) -> Curve {
+fn table(text: &str) -> TimeSeries {
     Reference::parse(text).rows.iter().map(|row| (row[0], row[1])).collect()
 }
 

@@ -7,7 +7,7 @@ use glam::DVec3;
 use super::fluid::{Fluid, Method};
 use crate::command::validate::case::CaseError;
 use crate::command::validate::case::{Case, CaseOutcome, Check};
-use crate::command::validate::oscillation::{Curve, period};
+use crate::command::validate::oscillation::{TimeSeries, period};
 use crate::command::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../../validation/sloshing/scene.toml");
@@ -60,7 +60,7 @@ fn compute() -> Result<CaseOutcome, CaseError> {
 
 /// Position of the centre of mass along the tank [m] over time [s]. Half of the water starts higher than the
 /// mean, half lower. Other waves move the centre by a 27th as much as the slowest one.
-fn sway(method: Method, step: f64, depth: f64, duration: f64) -> Result<Curve, CaseError> {
+fn sway(method: Method, step: f64, depth: f64, duration: f64) -> Result<TimeSeries, CaseError> {
     let mut set = method.set();
     let width = 6.0 * SPACING;
     for (shape, [from, to], height) in
@@ -72,7 +72,7 @@ fn sway(method: Method, step: f64, depth: f64, duration: f64) -> Result<Curve, C
     }
     set.push(format!("time.duration={duration:?}"));
     let mut tank = Fluid::start(CASE.name, SCENE, &set)?;
-    let mut curve = Curve::new();
+    let mut curve = TimeSeries::new();
     tank.run(|tank, time, _| {
         let positions = &tank.particles().position;
         curve.push((time, positions.iter().map(|x| x.x).sum::<f64>() / positions.len() as f64));

@@ -6,7 +6,7 @@ use glam::DVec3;
 
 use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
-use crate::command::validate::oscillation::{Curve, period};
+use crate::command::validate::oscillation::{TimeSeries, period};
 use crate::command::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../../validation/hanging-rope/scene.toml");
@@ -53,7 +53,7 @@ fn compute() -> Result<CaseOutcome, CaseError> {
 }
 
 /// Place of the free end [m] of a rope that starts in a swing.
-fn swing(zero: f64, duration: f64) -> Result<Curve, CaseError> {
+fn swing(zero: f64, duration: f64) -> Result<TimeSeries, CaseError> {
     let length = 1.0 / PIECES as f64;
     let node = MASS * length;
     // The end node weighs half, and each piece is stretched by the weight below it.

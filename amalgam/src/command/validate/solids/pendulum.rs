@@ -4,7 +4,7 @@ use glam::DVec3;
 
 use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
-use crate::command::validate::oscillation::{Curve, elliptic, period};
+use crate::command::validate::oscillation::{TimeSeries, elliptic, period};
 use crate::command::validate::sketch::Sketch;
 
 const SCENE: &str = include_str!("../../../../../validation/pendulum/scene.toml");
@@ -27,7 +27,7 @@ fn compute() -> Result<CaseOutcome, CaseError> {
             -start.sin(),
             -start.cos()
         );
-        let (mut curve, mut path) = (Curve::new(), Vec::new());
+        let (mut curve, mut path) = (TimeSeries::new(), Vec::new());
         Experiment::start(CASE.name, SCENE, &[set])?.run(|record, simulation| {
             let bob = simulation.frames()?[0].positions[1];
             curve.push((record.time, bob.x));

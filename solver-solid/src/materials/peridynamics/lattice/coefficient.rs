@@ -5,7 +5,7 @@
 /// axial excess in units of 1/[`AXIAL`]. A missing bond has 0.
 ///
 /// It is computed once per step and read in all iterations, which takes less time than computing it.
-pub(super) type Coefficient = u32;
+pub(super) type RelativeCoefficient = u32;
 
 const TRANSVERSE_BITS: u32 = 14;
 
@@ -19,7 +19,7 @@ pub(super) const AXIAL: f32 = (7 << 15) as f32;
 const WHOLE: f32 = (1 << 23) as f32;
 
 #[inline(always)]
-pub(super) fn packed((transverse, axial): (f32, f32)) -> Coefficient {
+pub(super) fn packed((transverse, axial): (f32, f32)) -> RelativeCoefficient {
     // A saturating conversion would not be compiled to vectors.
     let [transverse, axial] =
         [transverse.mul_add(TRANSVERSE, WHOLE), axial.mul_add(AXIAL, WHOLE)].map(f32::to_bits);
@@ -29,7 +29,7 @@ pub(super) fn packed((transverse, axial): (f32, f32)) -> Coefficient {
 
 /// Transverse part and axial excess, in units.
 #[inline(always)]
-pub(super) fn unpacked(coefficient: Coefficient) -> (f32, f32) {
+pub(super) fn unpacked(coefficient: RelativeCoefficient) -> (f32, f32) {
     let transverse = coefficient & ((1 << TRANSVERSE_BITS) - 1);
     (transverse as i32 as f32, (coefficient >> TRANSVERSE_BITS) as i32 as f32)
 }

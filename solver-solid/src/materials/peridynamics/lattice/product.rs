@@ -18,7 +18,7 @@ use amalgam_particles::lanes::{LANES, Lanes};
 
 use super::super::stretch::{SERIES_MAX, elongation_share};
 use super::super::variants::{AnyStrain, Components, Corrections, FloatBits, StrainRange, WholeNumbers};
-use super::coefficient::{AXIAL, Coefficient, TRANSVERSE, packed, unpacked};
+use super::coefficient::{AXIAL, RelativeCoefficient, TRANSVERSE, packed, unpacked};
 use super::kernels::{Around, BondTerm, StencilGeometry, Strip};
 use super::stencil::Stencil;
 use super::stiffness::{linearised, shares};
@@ -191,7 +191,7 @@ const PREFETCH: usize = 2048;
 pub(super) struct RoundedBonds<'a> {
     pub(super) geometry: StencilGeometry<'a>,
     /// Coefficients, one entry per live word.
-    pub(super) coefficient: &'a [[Coefficient; LANES]],
+    pub(super) coefficient: &'a [[RelativeCoefficient; LANES]],
     /// Columns of positions, in spacings.
     pub(super) position: [&'a [f32]; 3],
     /// Columns of f32, as bits.
@@ -212,7 +212,7 @@ pub(super) struct RoundedRow<'a> {
     position: [Strip; 3],
     operand: [Strip<i32>; 3],
     correction: Strip,
-    /// Transverse part and axial excess, in units of a [`Coefficient`].
+    /// Transverse part and axial excess, in units of a [`RelativeCoefficient`].
     parts: [Strip; 2],
 }
 

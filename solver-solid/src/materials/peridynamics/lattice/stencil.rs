@@ -18,7 +18,7 @@ pub(super) struct Stencil {
     pub(super) inverse_square: f32,
     /// Stiffness, of the body's unit.
     pub(super) stiffness: f32,
-    /// Stiffness per unit of a [`Coefficient`]: transverse, and axial for lengths in spacings.
+    /// Stiffness per unit of a [`RelativeCoefficient`]: transverse, and axial for lengths in spacings.
     pub(super) transverse_part: f32,
     pub(super) axial_part: f32,
 }

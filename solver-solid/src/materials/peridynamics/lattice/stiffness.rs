@@ -15,7 +15,7 @@ use amalgam_particles::lanes::{LANES, Lanes};
 
 use super::super::stretch::elongation_share;
 use super::super::variants::{AnyStrain, Corrections, StrainRange};
-use super::coefficient::{Coefficient, packed};
+use super::coefficient::{RelativeCoefficient, packed};
 use super::kernels::{Around, BondTerm, StencilGeometry, Strip, double_strains};
 use super::stencil::Stencil;
 
@@ -44,7 +44,7 @@ pub(super) fn shares<S: StrainRange>(step: &Stencil, eta: &[Strip<i32>; 3], live
 pub(super) struct DiagonalTerm<'a> {
     pub(super) geometry: StencilGeometry<'a>,
     pub(super) live: &'a [u16],
-    pub(super) coefficient: &'a mut [[Coefficient; LANES]],
+    pub(super) coefficient: &'a mut [[RelativeCoefficient; LANES]],
 }
 
 impl<'a> BondTerm<6> for DiagonalTerm<'a> {
