@@ -201,6 +201,85 @@ fn a_type_name_stands_for_one_thing_in_a_crate() {
     }
 }
 
+/// The paths of a `use` declaration: `a::{b, c::{d, e}}` has a::b, a::c::d and a::c::e.
+fn used_paths(declaration: &str) -> Vec<String> {
+    let Some((before, group)) = declaration.split_once('{') else {
+        return vec![declaration.trim().to_string()];
+    };
+    let group = group.trim_end().strip_suffix('}').expect("a closed group");
+    let (mut depth, mut paths) = (0, Vec::new());
+    let parts = group.split(|c: char| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        c == ',' && depth == 0
+    });
+    for part in parts.filter(|part| !part.trim().is_empty()) {
+        paths.extend(used_paths(part.trim()).iter().map(|path| format!("{}{path}", before.trim_start())));
+    }
+    paths
+}
+
+/// The modules that a module of a crate uses, apart from those above it and below it.
+fn uses(module: &[String], text: &str, modules: &BTreeSet<Vec<String>>) -> BTreeSet<Vec<String>> {
+    let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let lines: Vec<&str> =
+        text.lines().map(|line| line.split("//").next().unwrap_or_default().trim()).collect();
+    let declarations = lines.iter().enumerate().filter_map(|(n, line)| {
+        let public =
+            line.trim_start_matches("pub").trim_start_matches("(crate)").trim_start_matches("(super)");
+        let first = public.trim_start().strip_prefix("use ")?;
+        let whole = [&[first], &lines[n + 1..]].concat().concat();
+        whole.split(';').next().map(String::from)
+    });
+    let mut used = BTreeSet::new();
+    for path in declarations.flat_map(|declaration| used_paths(&declaration)) {
+        let mut names = path.split("::").map(str::trim).peekable();
+        let mut found = module.to_vec();
+        match names.peek() {
+            Some(&"crate") => found.clear(),
+            Some(&"super") => (),
+            _ => continue,
+        }
+        for name in names {
+            match name {
+                "crate" => (),
+                "super" => drop(found.pop()),
+                _ if modules.contains(&[&found[..], &[name.to_string()]].concat()) => found.push(name.into()),
+                _ => break,
+            }
+        }
+        if !module.starts_with(&found) && !found.starts_with(module) {
+            used.insert(found);
+        }
+    }
+    used
+}
+
+#[test]
+fn no_modules_use_each_other_in_a_circle() {
+    assert_eq!(used_paths("a::{b, c::{d, e}}"), ["a::b", "a::c::d", "a::c::e"]);
+    for package in members() {
+        let folder = format!("{package}/src/");
+        let sources = files(&folder).into_iter().filter(|(name, _)| name.ends_with(".rs"));
+        let sources: BTreeMap<Vec<String>, String> = sources
+            .map(|(name, text)| {
+                let name = name[folder.len()..].trim_end_matches(".rs").trim_end_matches("/mod");
+                let module = name.split('/').filter(|part| !["lib", "main"].contains(part));
+                (module.map(String::from).collect(), text)
+            })
+            .collect();
+        let modules: BTreeSet<Vec<String>> = sources.keys().cloned().collect();
+        let used: BTreeMap<_, _> =
+            sources.iter().map(|(module, text)| (module.clone(), uses(module, text, &modules))).collect();
+        for module in &modules {
+            let (mut reached, mut next) = (BTreeSet::new(), vec![module]);
+            while let Some(from) = next.pop() {
+                next.extend(used[from].iter().filter(|to| reached.insert(*to)));
+            }
+            assert!(!reached.contains(module), "{package}: {} is in a circle of modules", module.join("::"));
+        }
+    }
+}
+
 #[test]
 fn a_folder_has_at_most_fifteen_rooms() {
     let mut rooms: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();

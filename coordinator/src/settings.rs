@@ -4,6 +4,7 @@
 
 mod contact;
 mod coupling;
+mod default_method;
 mod domain;
 mod fault;
 mod method;
@@ -15,10 +16,11 @@ mod time;
 pub(crate) use contact::OWN_FRICTION;
 pub use contact::{ContactSettings, PairLaw};
 pub use coupling::{CouplingSettings, Inertia, SplitRule, StagesMax, Synchronise};
+pub(crate) use default_method::ChosenMethod;
 pub use domain::DomainSettings;
 pub use fault::Fault;
 pub use method::ContactMethod;
-pub(crate) use method::{ChosenMethod, MethodProperties};
+pub(crate) use method::MethodProperties;
 pub use obstacle::{ObstacleSettings, ObstacleShape};
 pub use pairwise::{PairwiseImpulseSettings, PenaltySettings, SphRepulsionSettings};
 pub use probe::{ProbeSettings, Quantity};
