@@ -248,6 +248,8 @@ fn a_loss_that_comes_again_and_again_ends_the_run() {
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert_eq!(text.matches("back at step ").count(), 5, "{text}");
     assert!(text.contains("5 times in a row it came no step farther"), "{text}");
+    // The plan for the next call holds the process, and would never let it go.
+    drop(end(&process));
 }
 
 /// The results are whole by then.
