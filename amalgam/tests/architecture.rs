@@ -220,7 +220,7 @@ fn used_paths(declaration: &str) -> Vec<String> {
 
 /// The modules that a module of a crate uses, apart from those above it and below it.
 fn uses(module: &[String], text: &str, modules: &BTreeSet<Vec<String>>) -> BTreeSet<Vec<String>> {
-    let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let lines: Vec<&str> =
         text.lines().map(|line| line.split("//").next().unwrap_or_default().trim()).collect();
     let declarations = lines.iter().enumerate().filter_map(|(n, line)| {
