@@ -10,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+use support::at_once::at_once;
 use support::checkpointed::{CASES, Case, Source};
 use support::process::{Folder, children, repository, signal, stderr, wait_until};
 
@@ -144,18 +145,13 @@ fn spoil_after(folder: &Folder, step: u64) {
     assert!(spoilt > 0, "no frame is later than step {step}");
 }
 
-/// Two halves of the cases, for two threads.
 #[test]
-fn what_is_resumed_is_equal_to_the_byte_in_every_second_scene() {
-    CASES.iter().step_by(2).for_each(is_equal_to_the_byte);
+fn what_is_resumed_is_equal_to_the_byte() {
+    at_once(CASES, is_equal_to_the_byte);
 }
 
-#[test]
-fn what_is_resumed_is_equal_to_the_byte_in_the_scenes_between() {
-    CASES.iter().skip(1).step_by(2).for_each(is_equal_to_the_byte);
-}
-
-/// Checks that a scene resumed at three steps, in fresh processes, is equal to the byte.
+/// Checks that a scene resumed in a fresh process is equal to the byte. `tests/resume.rs` resumes it at all
+/// steps of the case, in this process.
 fn is_equal_to_the_byte(case: &Case) {
     let name = case.name;
     let whole = Folder::new();
@@ -176,17 +172,16 @@ fn is_equal_to_the_byte(case: &Case) {
     let summary = exact(&saving);
     assert_eq!(summary["state_hash"], exact(&whole)["state_hash"], "{name}");
 
-    for step in case.steps {
-        assert!(steps(&saving).contains(&step), "{name}: {step} of {:?}", steps(&saving));
-        let again = Folder::new();
-        copy(&saving.out(), &again.out());
-        spoil_after(&again, step);
-        let from = step.to_string();
-        assert_success(&resume(&again, &["--from", &from, "--quiet"]).output().expect("starts"), name);
-        let what = format!("{name}: from step {step}");
-        assert_equal(&results(&saving, true), &results(&again, true), &what);
-        assert_eq!(summary, exact(&again), "{what}");
-    }
+    let step = case.steps[1];
+    assert!(steps(&saving).contains(&step), "{name}: {step} of {:?}", steps(&saving));
+    let again = Folder::new();
+    copy(&saving.out(), &again.out());
+    spoil_after(&again, step);
+    let from = step.to_string();
+    assert_success(&resume(&again, &["--from", &from, "--quiet"]).output().expect("starts"), name);
+    let what = format!("{name}: from step {step}");
+    assert_equal(&results(&saving, true), &results(&again, true), &what);
+    assert_eq!(summary, exact(&again), "{what}");
 }
 
 fn divisor(a: u64, b: u64) -> u64 {

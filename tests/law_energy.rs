@@ -3,6 +3,7 @@
 
 mod support;
 
+use support::at_once::at_once;
 use support::process::{Folder, repository, stderr};
 
 /// Energy that a run reports [J], step by step.
@@ -78,14 +79,15 @@ fn largest(values: impl Iterator<Item = f64>) -> f64 {
 /// more than that.
 #[test]
 fn no_scene_gains_energy() {
-    for (scene, arguments, rise, given) in [
+    let scenes = [
         ("balls", &[][..], 1e-6, 1e-5),
         ("soft-bodies", &["--frames=10"][..], 1e-6, 1e-5),
         ("tumble", &["--frames=18", "--set=output.pictures.every=100"][..], 1e-6, 1e-12),
         ("drop", &["--set=time.dt_max=8e-5"][..], 1e-6, 1e-6),
         // The fluid's own: see the next test.
         ("drop", &[][..], 2e-4, 5e-6),
-    ] {
+    ];
+    at_once(&scenes, |&(scene, arguments, rise, given)| {
         let folder = Folder::new();
         let ledger = Ledger::of(&folder, &repository(&format!("scenes/small/{scene}.toml")), arguments);
         assert!(ledger.phantom.iter().all(|&phantom| phantom == 0.0), "{scene} reports what does not move");
@@ -94,7 +96,7 @@ fn no_scene_gains_energy() {
             risen < rise && gave < given,
             "{scene} {arguments:?}: rises by {risen:e}, contacts give {gave:e}"
         );
-    }
+    });
 }
 
 const WATER: &str = r#"

@@ -12,6 +12,7 @@ use amalgam_coordinator::settings::{ContactMethod, ContactSettings, ObstacleSett
 use amalgam_particles::DVec3;
 use amalgam_particles::shapes::Rotation;
 use amalgam_solver_solid::SolidProgram;
+use support::at_once::at_once;
 use support::{GRAVITY, Scene, last, positions};
 
 /// A mesh as the text of an OBJ file.
@@ -143,8 +144,8 @@ fn a_ball_on_a_mesh_moves_as_on_a_plane() {
 fn a_hollow_mesh_holds_what_is_inside() {
     let folder = tempfile::tempdir().expect("a folder");
     let deepest = 1e-4;
-    for (times, friction) in [(0, 0.0), (0, 0.4), (3, 0.0), (3, 0.4)] {
-        let file = folder.path().join(format!("hollow{times}.obj"));
+    at_once(&[(3, 0.0), (3, 0.4), (0, 0.0), (0, 0.4)], |&(times, friction)| {
+        let file = folder.path().join(format!("hollow{times}-{friction}.obj"));
         fs::write(&file, sphere(times)).expect("writes");
         let shape =
             ObstacleShape::Mesh { file: file.display().to_string(), scale: 0.4, translation: DVec3::ZERO };
@@ -170,7 +171,7 @@ fn a_hollow_mesh_holds_what_is_inside() {
         assert!(overlap < deepest && contacts > 10_000, "{times} {friction}: {overlap}, {contacts}");
         let farthest = positions(&mut simulation, "grains").iter().map(|x| x.length()).fold(0.0, f64::max);
         assert!(farthest < 0.4 - (1.0 - deepest) * radius, "{times} {friction}: {farthest}");
-    }
+    });
 }
 
 /// Output of `amalgam check` for a scene whose obstacle is this file.

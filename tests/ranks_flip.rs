@@ -13,8 +13,8 @@ name = 'dam'
 min = [0.0, 0.0, 0.0]
 max = [1.6, 1.2, 2.0]
 [time]
-duration = 0.5
-frame_interval = 0.25
+duration = 0.25
+frame_interval = 0.125
 [[participants]]
 name = 'water'
 solver = 'fluid'

@@ -6,6 +6,7 @@ use amalgam_coordinator::settings::{ContactMethod, ContactSettings};
 use amalgam_coordinator::{Checkpoint, Quantity, Simulation, StepRecord};
 use amalgam_solver_solid::SolidProgram;
 use support::Scene;
+use support::at_once::at_once;
 
 /// A scene's contacts, and whether its grains turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,7 +28,7 @@ fn rows(count: [i32; 2], spacing: f64, height: f64) -> String {
 impl Kind {
     /// The height of the heap [m] and the duration [s]: the contact law takes the coordinator long.
     fn size(self) -> (f64, f64) {
-        if self == Self::Merging { (0.6, 0.2) } else { (0.36, 0.15) }
+        if self == Self::Merging { (0.6, 0.2) } else { (0.36, 0.125) }
     }
 }
 
@@ -131,9 +132,9 @@ fn assert_equal(expected: &(Vec<String>, String), seen: &(Vec<String>, String), 
 
 fn ranks_give_the_same_bits(kind: Kind, numbers: &[usize]) {
     let alone = finish(connect(kind, 1));
-    for &ranks in numbers {
+    at_once(numbers, |&ranks| {
         assert_equal(&alone, &finish(connect(kind, ranks)), &format!("{kind:?} on {ranks} ranks"));
-    }
+    });
 }
 
 #[test]
@@ -179,7 +180,7 @@ fn snapshots_of_ranks_fit_any_number_of_them() {
         }
         let checkpoint: Checkpoint = simulation.checkpoint().expect("a checkpoint");
         let through = finish(simulation);
-        for &ranks in numbers {
+        at_once(numbers, |&ranks| {
             let mut restored = connect(kind, ranks);
             restored.restore(&checkpoint).expect("restores");
             assert!(
@@ -187,7 +188,7 @@ fn snapshots_of_ranks_fit_any_number_of_them() {
                     == checkpoint.participants[0].snapshot
             );
             assert_equal(&through, &finish(restored), &format!("{kind:?} restored on {ranks} ranks"));
-        }
+        });
     }
 }
 

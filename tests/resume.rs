@@ -11,6 +11,7 @@ use amalgam::run::local::{Locals, Means};
 use amalgam::scene::Scene;
 use amalgam_coordinator::{Cancel, Checkpoint, CoordinatorError, Simulation};
 use ciborium::Value;
+use support::at_once::at_once;
 use support::checkpointed::{CASES, Case, Source};
 use support::process::repository;
 
@@ -127,7 +128,7 @@ fn assert_same(whole: &Seen, seen: &Seen, step: u64, what: &str) {
 
 #[test]
 fn what_is_restored_goes_on_to_the_same_bits() {
-    for case in CASES {
+    at_once(CASES, |case| {
         let (Case { name, steps, .. }, scene) = (case, case.scene());
         let whole = Live::start(&scene).run(u64::MAX, &[]).expect("runs");
         let mut saving = Live::start(&scene);
@@ -151,7 +152,7 @@ fn what_is_restored_goes_on_to_the_same_bits() {
         saving.simulation.restore(checkpoint).unwrap_or_else(|error| panic!("{name}: {error}"));
         let seen = saving.run(u64::MAX, steps).expect("runs");
         assert_same(&whole, &seen, step, &format!("{name}: gone back to {step}"));
-    }
+    });
 }
 
 /// The leaves in which two states differ: their path, with the number of an entry, and the value of the

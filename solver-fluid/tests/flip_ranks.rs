@@ -8,7 +8,7 @@ use amalgam_solver_kit::{Alone, Ranks, Solver};
 use common::ranks::{Told, assert_same_on_ranks};
 use common::world;
 
-const STEPS: u64 = 60;
+const STEPS: u64 = 40;
 
 /// Two boxes that meet in a tank, in several sub-steps, with a wind, an emitter and a sink. In this tank ranks
 /// share two levels of the multigrid.

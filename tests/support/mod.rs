@@ -11,6 +11,7 @@ use amalgam_coordinator::{
 use amalgam_particles::DVec3;
 use amalgam_solver_kit::{SolverProgram, serve_in_process};
 
+pub(crate) mod at_once;
 pub(crate) mod checkpointed;
 pub(crate) mod client;
 pub(crate) mod process;

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use super::at_once::at_once;
 use super::process::{Folder, stderr};
 
 /// The hash of the last state with the account of contacts; frames with surfaces and tables of probes, by name.
@@ -48,11 +49,11 @@ pub(crate) fn assert_file_is_same_on_ranks(
     numbers: &[usize],
 ) -> Results {
     let one = run_scene(&Folder::new(), scene, arguments);
-    for number in numbers {
+    at_once(numbers, |number| {
         let ranks = format!("--ranks={participant}={number}");
         let other = run_scene(&Folder::new(), scene, &[arguments, &[&ranks]].concat());
         assert_same(&one, &other, &format!("{ranks} {arguments:?}"));
-    }
+    });
     one
 }
 
@@ -72,7 +73,7 @@ pub(crate) fn assert_same_on_ranks(
 pub(crate) fn assert_goes_on(scene: &str, participant: &str, step: u64) {
     let folder = Folder::new();
     let expected = run_scene(&folder, &folder.scene(scene), &[]);
-    for ranks in [1, 8] {
+    at_once(&[8, 1], |ranks| {
         let folder = Folder::new();
         let scene = folder.scene(scene);
         let four = format!("--ranks={participant}=4");
@@ -85,5 +86,5 @@ pub(crate) fn assert_goes_on(scene: &str, participant: &str, step: u64) {
         let output = command.current_dir(folder.path()).output().expect("amalgam runs");
         assert!(output.status.success(), "{ranks}: {}", stderr(&output));
         assert_same(&expected, &results(&folder), &format!("4 ranks, then {ranks}"));
-    }
+    });
 }

@@ -12,7 +12,7 @@ const SCENE: &str = include_str!("../../../../../validation/dropped-ball/scene.t
 pub(in crate::command::validate) const CASE: Case = Case {
     name: "dropped-ball",
     about: "a ball of water falls into a tank: momentum and shape in flight, volume at rest",
-    quick: true,
+    quick: false,
     compute,
 };
 

@@ -14,7 +14,7 @@ const SCENE: &str = include_str!("../../../../../validation/hanging-rope/scene.t
 pub(in crate::command::validate) const CASE: Case = Case {
     name: "hanging-rope",
     about: "the three slowest swings of a rope that hangs from one end: Bernoulli's periods",
-    quick: true,
+    quick: false,
     compute,
 };
 
