@@ -79,7 +79,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct BenchArgs {
-    /// Solvers to measure.
+    /// Part to measure.
     #[arg(value_enum)]
     pub what: Benchmark,
     /// Write the figures to a file, as an array of objects.
@@ -98,6 +98,8 @@ pub struct BenchArgs {
 /// Subjects of a benchmark.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Benchmark {
+    /// The contact law: stacks at rest, and a column that collapses.
+    Contact,
     /// SPH and FLIP, one after the other.
     Fluids,
     /// Smoothed particle hydrodynamics.
@@ -108,6 +110,13 @@ pub enum Benchmark {
     Solids,
     /// SPH on one rank with several threads, and on as many ranks with a thread each.
     Ranks,
+}
+
+impl Benchmark {
+    /// The things that times are divided by.
+    pub(crate) fn counted(self) -> &'static str {
+        if matches!(self, Self::Contact) { "contacts" } else { "particles" }
+    }
 }
 
 /// Arguments of `run`.

@@ -66,6 +66,13 @@ fn keys_of_old_are_told_their_new_names() {
 }
 
 #[test]
+fn a_key_that_is_gone_is_told_what_to_write() {
+    let said = errors("stages_max = \"converged\"", "slip = 0.9", &[]);
+    assert!(said.contains("unknown key `slip`"), "{said}");
+    assert!(said.contains("merging has no friction"), "{said}");
+}
+
+#[test]
 fn the_right_scene_is_read() {
     let overrides =
         ["participants.cloth.settings.bodies[0].spacing=0.01", "scene.name=other", "output.every=3"];

@@ -7,14 +7,13 @@
 
 #[path = "../tests/law/cloud.rs"]
 mod cloud;
-#[path = "../tests/law/column.rs"]
-mod column;
-#[path = "../tests/law/grains.rs"]
-mod grains;
 #[path = "../tests/law/planet.rs"]
 mod planet;
 
-use grains::{Spin, World};
+use amalgam_coordinator::measure::{
+    heaps,
+    world::{Spin, World},
+};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -25,9 +24,9 @@ fn main() {
     let (mut world, dt, steps) = match name.as_str() {
         "planet" => (planet::planet(500, 0.0, 0.0, Spin::None), 0.01, 3000),
         "turning-planet" => (planet::planet(500, 0.05, 0.3, Spin::Disc), 0.01, 3000),
-        "column" => (column::discs(30, 30, 0.5, 0.0, Spin::None), 0.02, 3000),
-        "rolling-column" => (column::discs(30, 30, 0.5, 0.1, Spin::Disc), 0.02, 3000),
-        "box" => (column::box_of_balls(10, 9, 0.3, Spin::Ball), 0.02, 1500),
+        "column" => (heaps::discs(30, 30, 0.5, 0.0, Spin::None), 0.02, 3000),
+        "rolling-column" => (heaps::discs(30, 30, 0.5, 0.1, Spin::Disc), 0.02, 3000),
+        "box" => (heaps::box_of_balls(10, 9, 0.3, Spin::Ball), 0.02, 1500),
         other => {
             eprintln!("no run {other}; write planet, turning-planet, column, rolling-column, box or clouds");
             std::process::exit(2);

@@ -56,16 +56,17 @@
 //! contact, and the projection is in the metric of D. By the definition of a projection, w in K* and p . w =
 //! 0 hold at a fixed point. If s = mu |u_t| holds there, too, the law holds.
 //!
-//! The solver therefore iterates p by the gradient of the program and renews s [Acary2011]. A fixed point of
-//! both is a solution, however it was reached. No convergence theorem covers the renewal. The error that ends
-//! the iteration is measured with the true s, so that a converged solution obeys the law.
+//! The solver iterates p by the gradient of the program without s, and cuts friction to what the new normal part
+//! allows (`gradient.rs`). A fixed point obeys Coulomb's law, however it was reached. No theorem says that the
+//! iteration reaches one [Acary2011]. The error that ends the iteration is measured with the true s, so that a
+//! converged solution obeys the law.
 //!
 //! Kinetic energy changes by p . (u + u*)/2 = p . u - 1/2 p . W p. Since p . w = 0, each contact has p . u =
 //! -p_n (b + s) <= 0. Energy can only rise by immovable bodies that move, and within the tolerance. Momentum
 //! is kept since p and -p are added. Angular momentum is kept since the arms end in one point, if both bodies
 //! can take a torque.
 //!
-//! A solve that reaches its limit of iterations does not have p . w = 0. If its impulses would give energy,
+//! A solve that ends without convergence does not have p . w = 0. If its impulses would give energy,
 //! all are scaled by the factor at which they give none. The scaled impulses are still in their cones, and
 //! momenta are still kept.
 //!

@@ -8,6 +8,7 @@ pub mod contacts;
 mod error;
 mod instruments;
 pub mod law;
+pub mod measure;
 pub mod merging;
 mod obstacles;
 pub mod pairwise;

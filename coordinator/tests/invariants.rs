@@ -78,11 +78,10 @@ fn pair(m: [f64; 2], x: [DVec3; 2], v: [DVec3; 2]) -> Candidates {
 
 fn settings() -> impl Strategy<Value = SplitSettings<'static>> {
     let unit = || prop_oneof![Just(0.0), Just(1.0), 0.0..=1.0];
-    (any::<bool>(), unit(), unit(), unit()).prop_map(|(paper, alpha, beta, slip)| SplitSettings {
+    (any::<bool>(), unit(), unit()).prop_map(|(paper, alpha, beta)| SplitSettings {
         rule: if paper { SplitRule::Paper } else { SplitRule::Symmetric },
         alpha,
         beta,
-        slip,
         ..SplitSettings::default()
     })
 }
@@ -187,9 +186,9 @@ proptest! {
 
     #[test]
     fn symmetric_rule_does_not_see_order_rotation_or_motion_of_the_frame(
-        seed: u64, count in 2usize..40, alpha in 0.0f64..=1.0, slip in 0.0f64..=1.0, lost in 0.0f64..1.0,
+        seed: u64, count in 2usize..40, alpha in 0.0f64..=1.0, lost in 0.0f64..1.0,
     ) {
-        let settings = SplitSettings { rule: SplitRule::Symmetric, alpha, beta: 0.5, slip, ..SplitSettings::default() };
+        let settings = SplitSettings { rule: SplitRule::Symmetric, alpha, beta: 0.5, ..SplitSettings::default() };
         let candidates = cluster(seed, count, 1e4, 0);
         let pairs = random_tree(seed, count);
         let change = noise3(seed, 0, 8);
@@ -224,7 +223,7 @@ proptest! {
     fn symmetric_rule_keeps_angular_momentum(seed: u64, count in 2usize..60, alpha in 0.0f64..=1.0) {
         let candidates = cluster(seed, count, 1e3, 0);
         let forest = merged(&candidates, &random_tree(seed, count));
-        let settings = SplitSettings { rule: SplitRule::Symmetric, alpha, beta: 0.0, slip: 1.0, ..SplitSettings::default() };
+        let settings = SplitSettings { rule: SplitRule::Symmetric, alpha, beta: 0.0, ..SplitSettings::default() };
         let velocity = split(&forest, DVec3::ZERO, 0.0, &settings);
         let angular = |velocity: &[DVec3]| -> (DVec3, f64) {
             let each = (0..count).map(|i| candidates.mass[i] * candidates.position[i].cross(velocity[i]));
@@ -242,7 +241,7 @@ proptest! {
         let (v1, v2) = (noise3(seed, 0, 3), noise3(seed, 1, 3));
         let change = noise3(seed, 0, 4) * kick;
         let forest = merged(&pair([m1, m2], [x1, x2], [v1, v2]), &[(0, 1)]);
-        let settings = SplitSettings { rule: SplitRule::Paper, alpha, beta: 0.7, slip: 1.0, ..SplitSettings::default() };
+        let settings = SplitSettings { rule: SplitRule::Paper, alpha, beta: 0.7, ..SplitSettings::default() };
         let found = split(&forest, change, lost, &settings);
 
         let m12 = m1 + m2;

@@ -1,11 +1,8 @@
 //! The contact law on free spheres and discs, against exact solutions and conservation laws.
 
-#[path = "law/grains.rs"]
-mod grains;
-
 use amalgam_coordinator::law::contact::ContactMaterial;
+use amalgam_coordinator::measure::world::{Spin, World};
 use amalgam_particles::DVec3;
-use grains::{Spin, World};
 
 const G: f64 = 9.81;
 

@@ -3,8 +3,6 @@
 
 #[path = "law/cloud.rs"]
 mod cloud;
-#[path = "law/grains.rs"]
-mod grains;
 
 use amalgam_coordinator::law::{
     ContactLaw, LawStatistics, Step, WarmStart,
@@ -12,10 +10,10 @@ use amalgam_coordinator::law::{
     contact::{Contact, ContactMaterial, Sphere},
     response::{LowRank, Response, Term},
 };
+use amalgam_coordinator::measure::world::{Spin, World};
 use amalgam_particles::{DVec3, random};
 use cloud::cloud;
 use glam::DMat3;
-use grains::{Spin, World};
 use proptest::prelude::*;
 
 proptest! {
@@ -34,7 +32,7 @@ proptest! {
         for _ in 0..3 {
             let (p, l, e) = (world.momentum(), world.angular_momentum(), world.kinetic_energy());
             // Momentum of as much mass with as much energy.
-            let scale = (2.0 * e * grains::masses(&world.bodies, count).iter().sum::<f64>()).sqrt();
+            let scale = (2.0 * e * amalgam_coordinator::measure::world::masses(&world.bodies, count).iter().sum::<f64>()).sqrt();
             let statistics = world.step(dt);
             let after = world.kinetic_energy();
             prop_assert!((world.momentum() - p).length() < 1e-13 * scale);

@@ -1,6 +1,7 @@
 //! `amalgam bench`: how fast the solvers are on this machine, beside figures of other programs and the limits
 //! of the machine.
 
+pub mod contact;
 pub mod flip;
 pub mod fluids;
 pub mod machine;
@@ -35,6 +36,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
     let (start, idle) = (Instant::now(), Idle::now());
     // Measures inside the pool of workers, as services compute: parallel loops start without a hand-over.
     let figures = rayon::scope(|_| match args.what {
+        Benchmark::Contact => Ok(contact::measure(args.quick, idle)),
         Benchmark::Flip => flip::measure(if args.quick { 32 } else { 64 }, idle),
         Benchmark::Fluids | Benchmark::Sph => fluids::measure(args.quick, idle),
         Benchmark::Solids => Ok(solids::measure(args.quick, idle)),
@@ -44,7 +46,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), CommandError> {
     // less.
     let machine = Machine::measure();
     say(machine)?;
-    print_table(&figures, &machine)?;
+    print_table(args.what.counted(), &figures, &machine)?;
     say(format_args!("measured in {:.0} s; least and median of repetitions", start.elapsed().as_secs_f64()))?;
     let figures = figures.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>();
     let figures = figures.map_err(|error| CommandError::Failed(error.to_string()))?;
@@ -66,10 +68,13 @@ fn write_files(args: &BenchArgs, figures: &[Value]) -> Result<(), CommandError> 
 fn page(args: &BenchArgs, figures: &[Value]) -> Page {
     let what = format!("{:?}", args.what).to_lowercase();
     let quick = if args.quick { " --quick" } else { "" };
+    let counted = args.what.counted();
     let mut page = Page::new(&format!("Speed of {what}"), &format!("amalgam bench {what}{quick}"));
     page.paragraph(
-        "Times are nanoseconds per particle, the least and the median of all repetitions. The ratio is the peer's time over \
-         ours.",
+        &format!(
+            "Times are nanoseconds, the least and the median of all repetitions, and bytes are per one of the {counted}. The \
+             ratio is the peer's time over ours."
+        ),
     );
     let row = |figure: &Value| {
         let number = |key: &str, digits: usize| match figure[key].as_f64() {
@@ -83,6 +88,7 @@ fn page(args: &BenchArgs, figures: &[Value]) -> Page {
             number("threads", 0),
             number("ns_per_particle", 1),
             number("ns_per_particle_median", 1),
+            number("iterations", 1),
             number("ns_per_bond", 3),
             number("bytes_per_particle", 0),
             number("ratio", 1),
@@ -90,7 +96,7 @@ fn page(args: &BenchArgs, figures: &[Value]) -> Page {
         ]
     };
     let head =
-        ["", "particles", "threads", "least", "median", "ns per bond", "bytes per particle", "ratio", "peer"];
+        ["", counted, "threads", "least", "median", "iterations", "ns per bond", "bytes", "ratio", "peer"];
     page.table(&head, figures.iter().map(row));
     page
 }
@@ -122,10 +128,10 @@ fn apart(args: &BenchArgs, parts: [&str; 2]) -> Result<(), CommandError> {
     write_files(args, &figures)
 }
 
-fn print_table(figures: &[Measurement], machine: &Machine) -> Result<(), CommandError> {
+fn print_table(counted: &str, figures: &[Measurement], machine: &Machine) -> Result<(), CommandError> {
     say(format_args!(
-        "{:34} {:>9} {:>7} {:>9} {:>9} {:>8} {:>7} {:>6}  what others reach",
-        "", "particles", "threads", "ns least", "median", "ns/bond", "bytes/p", "ratio"
+        "{:34} {:>9} {:>7} {:>9} {:>9} {:>9} {:>8} {:>8} {:>7} {:>6}  what others reach",
+        "", counted, "threads", "ns least", "median", "ms", "iter.", "ns/bond", "bytes", "ratio"
     ))?;
     for figure in figures {
         let number = |value: Option<f64>, digits: usize| match value {
@@ -133,12 +139,14 @@ fn print_table(figures: &[Measurement], machine: &Machine) -> Result<(), Command
             None => String::new(),
         };
         say(format_args!(
-            "{:34} {:>9} {:>7} {:>9.1} {:>9.1} {:>8} {:>7} {:>6}  {}",
+            "{:34} {:>9} {:>7} {:>9.1} {:>9.1} {:>9.2} {:>8} {:>8} {:>7} {:>6}  {}",
             figure.name,
             figure.n,
             figure.threads,
             figure.ns_per_particle,
             figure.ns_per_particle_median,
+            figure.ns_per_particle_median * figure.n as f64 * 1e-6,
+            number(figure.iterations, 1),
             number(figure.ns_per_bond, 3),
             number(figure.bytes_per_particle, 0),
             number(figure.ratio, 1),

@@ -15,6 +15,13 @@ const RENAMED: [(&str, &str); 3] = [
     ("coupling_iterations", "repetitions_max"),
 ];
 
+/// Keys of a scene's own tables that are gone: the key, a key beside it, and what to write.
+const GONE: [(&str, &str, &str); 1] = [(
+    "slip",
+    "split",
+    "leave it out, or write method = \"contact-law\" and friction = 0.3 in [[coupling.contact]]: merging has no friction",
+)];
+
 /// A fault of a scene, with its place and what to write instead.
 #[derive(Clone, Debug, thiserror::Error, Diagnostic)]
 #[error("{message}")]
@@ -87,7 +94,11 @@ pub(crate) fn explain(message: &str, key: Option<&str>) -> (String, Option<Strin
                 Some(format!("the key is called `{new}`: write {new} = ...")),
             );
         }
-        return (format!("unknown key `{unknown}`"), Some(suggest(&unknown, &names, "keys here")));
+        let gone =
+            GONE.iter().find(|(old, beside, _)| *old == unknown && names.iter().any(|name| name == beside));
+        let help = gone.map(|(_, _, help)| help.to_string());
+        let help = help.unwrap_or_else(|| suggest(&unknown, &names, "keys here"));
+        return (format!("unknown key `{unknown}`"), Some(help));
     }
     if let Some(rest) = message.strip_prefix("unknown variant ") {
         let mut names = quoted(rest);

@@ -90,10 +90,28 @@ impl Cone {
         Self { normal, friction, rolling, metric, inverse: metric.inverse(), free_above }
     }
 
+    /// The impulse that a contact takes by Coulomb's law, if its own answer alone would lead to `impulse`: the
+    /// normal part may not pull, and friction and couple are cut to what the normal part allows. The impulse
+    /// of an idle contact stays zero.
+    #[inline(always)]
+    pub(crate) fn limit<U: Unknown>(&self, impulse: U) -> U {
+        let normal = impulse.linear().dot(self.normal);
+        self.cut(impulse, normal, |_| larger(normal, 0.0))
+    }
+
     /// The point of the set nearest to an impulse. The impulse of an idle contact stays zero.
     #[inline(always)]
     pub(crate) fn project<U: Unknown>(&self, impulse: U) -> U {
         let normal = impulse.linear().dot(self.normal);
+        self.cut(impulse, normal, |sizes| {
+            nearest_normal::<U>(self.friction, self.rolling, self.metric, normal, sizes)
+        })
+    }
+
+    /// An impulse in the set: unchanged where it lies in the set, otherwise with the normal part that
+    /// `nearest` finds from the sizes of the tangential and the rolling part, which are cut.
+    #[inline(always)]
+    fn cut<U: Unknown>(&self, impulse: U, normal: f64, nearest: impl Fn([f64; 2]) -> f64) -> U {
         let tangential = impulse.linear() - self.normal * normal;
         let (square, couple_square) =
             (tangential.length_squared(), if U::ROLLING { impulse.rolling().length_squared() } else { 0.0 });
@@ -101,7 +119,7 @@ impl Cone {
         let within = (normal >= 0.0) & (square <= sliding * sliding) & (couple_square <= rolling * rolling);
         let stays = within | (normal > self.free_above);
         let (size, couple) = (square.sqrt(), if U::ROLLING { couple_square.sqrt() } else { 0.0 });
-        let x = nearest_normal::<U>(self.friction, self.rolling, self.metric, normal, [size, couple]);
+        let x = nearest([size, couple]);
         let linear = self.normal * x + tangential * shrink(size, self.friction * x);
         U::new(
             either(stays, impulse.linear(), linear),

@@ -4,24 +4,30 @@
 //!
 //! ```text
 //! y     = x + beta (x - x_old)
-//! x_new = Proj_K( y - D^-1 w(y) / L ),     w(y) = u(y) + (b + s) n,    s = mu |u_t| + mu_r |u_q|
+//! x_new = C( y - D^-1 v(y) / L ),     v(y) = u(y) + b n
 //! ```
 //!
-//! This x_new minimises the quadratic f(y) + w . (x - y) + L/2 |x - y|^2 over x in K, with lengths in the
-//! metric D. The step lowers f if d . W d <= L d . D d for d = x_new - y, since the quadratic is then not
-//! below f at x_new. Otherwise L is raised and the step is repeated. Terms that are constant within the
-//! iteration, such as de Saxce's term s, cancel in this test.
+//! C cuts each impulse to Coulomb's law: the normal part may not pull, then the tangential part is at most mu
+//! times the new normal part, and the couple at most mu_r times. A point x = C(x - D^-1 v(x) / L) obeys the law
+//! [AlartCurnier1991]:
+//!
+//! - The normal part says p_n >= 0, u_n + b >= 0 and p_n (u_n + b) = 0.
+//! - If the tangential part is not cut, u_t = 0. If it is cut, |p_t| = mu p_n, and p_t points against u_t.
+//!
+//! So the map needs no term of de Saxce, though the errors of the law are measured with it (`cone.rs`). With
+//! the limits mu x_n held at their last values, x_new minimises the quadratic f(y) + v . (x - y) + L/2 |x - y|^2
+//! over the impulses within the limits, with lengths in the metric D. The step lowers f if d . W d <= L d . D d
+//! for d = x_new - y, since the quadratic is then not below f at x_new. Otherwise L is raised and the step is
+//! repeated.
 //!
 //! beta follows Nesterov's sequence. It restarts at 0 when the last step points against the momentum, (y -
-//! x_new) . D (x_new - x) > 0. The velocity u(y) needs no product with W, since velocities of bodies are
+//! x_new) . D (x_new - x) > 0. It also restarts when steps grow: limits that move with the normal
+//! impulses make the map no gradient of a function, and then a large beta turns a slow decay into growth. The velocity u(y) needs no product with W, since velocities of bodies are
 //! affine in the impulses: v(y) = v(x) + beta (v(x) - v(x_old)). Likewise d . W d = (H^T d) . B (H^T d) is a
 //! sum over bodies.
 //!
-//! De Saxce's term is held until the error of the convex problem that it leaves falls below a part of the
-//! error with the true term. Then the term is renewed. If it were renewed in every iteration, the operator of
-//! the problem would not be symmetric. The momentum then need not point downhill and can drive a packed heap
-//! in circles: columns of discs reached any limit of iterations. Holding the term until the convex problem is
-//! solved well takes twice the iterations.
+//! Packed heaps with friction may have no fixed point that the map reaches: the errors then stay at some
+//! multiple of the tolerance. The iteration ends once twice as many iterations lower them no further.
 //!
 //! D has one number each for the normal, the tangential and the rolling part of a contact. Without D, a light
 //! grain under a heavy one, or the large answer of a sphere's spin, would force a short step on all contacts.
@@ -81,8 +87,6 @@ pub(crate) struct Descent<U> {
     before: Vec<U>,
     /// x_new.
     trial: Vec<U>,
-    /// b + s of each contact, with de Saxce's term s as it was last renewed [m/s].
-    biased: Vec<f64>,
     /// Answers of the bodies to the impulses x.
     at_x: Answers,
     /// Answers of the bodies to the impulses x_new.
@@ -103,8 +107,6 @@ struct Sums {
     /// (y - x_new) . D (x_new - x).
     uphill: f64,
     velocity_error: f64,
-    /// Largest error of the convex problem: de Saxce's term is the one that was last renewed.
-    convex_error: f64,
     /// Sum of |p . w|.
     gap: f64,
     /// Sum of |p . u*|.
@@ -127,7 +129,6 @@ impl Sums {
             size: self.size + other.size,
             uphill: self.uphill + other.uphill,
             velocity_error: self.velocity_error.max(other.velocity_error),
-            convex_error: self.convex_error.max(other.convex_error),
             gap: self.gap + other.gap,
             scale: self.scale + other.scale,
             energy: self.energy + other.energy,
@@ -138,23 +139,42 @@ impl Sums {
         }
     }
 
+    /// Tolerances of the velocity error and of the gap.
+    fn allowed(&self, tolerance: &Tolerance) -> [f64; 2] {
+        let gap = tolerance.duality_gap * self.scale + tolerance.rounding * self.amount;
+        [tolerance.velocity.max(tolerance.rounding), gap]
+    }
+
+    /// The larger of both errors, as a multiple of its tolerance.
+    fn excess(&self, tolerance: &Tolerance) -> f64 {
+        let [velocity, gap] = self.allowed(tolerance);
+        (self.velocity_error / velocity).max(self.gap / gap)
+    }
+
     fn outcome(&self, iterations: u32, tolerance: &Tolerance) -> Outcome {
-        let duality_gap = if self.gap > 0.0 { self.gap / self.scale } else { 0.0 };
+        let [velocity, gap] = self.allowed(tolerance);
         Outcome {
             iterations,
-            converged: self.velocity_error <= tolerance.velocity.max(tolerance.rounding)
-                && self.gap <= tolerance.duality_gap * self.scale + tolerance.rounding * self.amount,
+            converged: self.velocity_error <= velocity && self.gap <= gap,
             velocity_error: self.velocity_error,
-            duality_gap,
+            duality_gap: if self.gap > 0.0 { self.gap / self.scale } else { 0.0 },
             energy: self.energy,
             overlap_rate: self.overlap_rate,
         }
     }
 }
 
-/// De Saxce's term is renewed once the error of the convex problem is at most this part of the error with the
-/// true term.
-const RENEWAL: f64 = 0.7;
+/// The momentum restarts once the length of a step exceeds the least one since the last restart by this factor.
+const GROWTH: f64 = 2.0;
+
+/// The iteration ends without convergence if it does not lower its error to this part while the number of
+/// iterations doubles, from [`FIRST_MARK`] on, and steps grew at least [`GROWTHS`] times meanwhile.
+const PROGRESS: f64 = 0.7;
+const GROWTHS: u32 = 3;
+const FIRST_MARK: u32 = 256;
+
+/// An iteration that ends without convergence ends at an error of at most this multiple of its least one.
+const NEAR: f64 = 1.2;
 
 /// Errors are computed after each of the first steps and then once in this many steps, since they cost as
 /// much as a step.
@@ -162,6 +182,67 @@ const JUDGED: u32 = 4;
 
 /// If d . D d is below this part of x_new . D x_new, it is rounding and says nothing of L.
 const ROUNDING: f64 = 1e-20;
+
+/// Course of the errors in an iteration.
+#[derive(Clone, Copy, Debug)]
+struct Course {
+    /// Least length of a step times L since the last restart.
+    shortest: f64,
+    /// True if steps have grown since: the momentum then leads away from the solution.
+    grows: bool,
+    /// Times that steps have grown since the number of iterations was half of `mark`.
+    growths: u32,
+    /// Least error, as a multiple of the tolerance.
+    least: f64,
+    /// The least error at half of `mark`.
+    before: f64,
+    /// Number of iterations at which the progress is judged next.
+    mark: u32,
+    /// True if the iteration no longer lowers its error, and the error is near the least one.
+    ends: bool,
+}
+
+impl Default for Course {
+    fn default() -> Self {
+        let far = f64::INFINITY;
+        Self {
+            shortest: far,
+            grows: false,
+            growths: 0,
+            least: far,
+            before: far,
+            mark: FIRST_MARK,
+            ends: false,
+        }
+    }
+}
+
+impl Course {
+    /// Takes over the length of a step, times L.
+    fn step(&mut self, length: f64) {
+        self.shortest = self.shortest.min(length);
+        self.grows = length > GROWTH * self.shortest;
+        self.growths += u32::from(self.grows);
+    }
+
+    fn restart(&mut self) {
+        (self.shortest, self.grows) = (f64::INFINITY, false);
+    }
+
+    /// Takes over the errors after a number of iterations.
+    fn judge(&mut self, iterations: u32, sums: &Sums, tolerance: &Tolerance) {
+        let error = sums.excess(tolerance);
+        self.least = self.least.min(error);
+        if iterations < self.mark {
+            return;
+        }
+        if self.growths >= GROWTHS && self.least > PROGRESS * self.before {
+            self.ends = error <= NEAR * self.least;
+        } else {
+            (self.before, self.mark, self.growths) = (self.least, 2 * self.mark, 0);
+        }
+    }
+}
 
 impl<U: Unknown> Descent<U> {
     /// Motion of each body with the impulses x.
@@ -174,7 +255,6 @@ impl<U: Unknown> Descent<U> {
         problem.answer(bodies, &self.impulses, &mut self.at_x);
         self.at_y.clone_from(&self.at_x);
         self.before.clone_from(&self.impulses);
-        self.renew(problem);
     }
 
     /// The value of f = 1/2 p . W p + p . (u* + b n) at the impulses [J].
@@ -194,12 +274,13 @@ impl<U: Unknown> Descent<U> {
     ) -> Outcome {
         let most = most_curved(problem, bodies);
         *lipschitz = lipschitz.min(most);
+        let mut course = Course::default();
         let (mut momentum, mut beta, mut iterations) = (1.0f64, 0.0, 0);
         loop {
             let sums = self.propose(problem, beta, *lipschitz);
             problem.answer(bodies, &self.trial, &mut self.at_trial);
             iterations += 1;
-            let restarts = sums.uphill > 0.0;
+            let restarts = sums.uphill > 0.0 || course.grows;
             let momentum_next =
                 if restarts { 1.0 } else { 0.5 * (1.0 + (1.0 + 4.0 * momentum * momentum).sqrt()) };
             let beta_next = if restarts { 0.0 } else { (momentum - 1.0) / momentum_next };
@@ -211,19 +292,25 @@ impl<U: Unknown> Descent<U> {
                 *lipschitz = (1.05 * curvature / sums.length).min(most);
                 continue;
             }
+            course.step(*lipschitz * sums.length.sqrt());
             self.accept();
             (momentum, beta) = (momentum_next, beta_next);
+            if restarts {
+                course.restart();
+            }
             if iterations < JUDGED || iterations % JUDGED == 0 || is_last {
                 let sums = self.judge(problem);
                 let outcome = sums.outcome(iterations, tolerance);
-                if is_last && !outcome.converged && sums.energy > 0.0 {
-                    return self.give_no_energy(problem, bodies, sums, iterations, tolerance);
-                }
-                if outcome.converged || is_last {
+                if outcome.converged {
                     return outcome;
                 }
-                if sums.convex_error <= RENEWAL * sums.velocity_error {
-                    self.renew(problem);
+                course.judge(iterations, &sums, tolerance);
+                if course.ends || is_last {
+                    return if sums.energy > 0.0 {
+                        self.give_no_energy(problem, bodies, sums, iterations, tolerance)
+                    } else {
+                        outcome
+                    };
                 }
             }
         }
@@ -250,10 +337,10 @@ impl<U: Unknown> Descent<U> {
 
     /// Finds x_new and its sums.
     fn propose(&mut self, problem: &Problem, beta: f64, lipschitz: f64) -> Sums {
-        let Self { impulses, before, trial, biased, at_y, .. } = self;
+        let Self { impulses, before, trial, at_y, .. } = self;
         trial.resize(impulses.len(), U::default());
         let motion = &at_y.motion;
-        let (impulses, before, biased) = (&*impulses, &*before, &*biased);
+        let (impulses, before) = (&*impulses, &*before);
         in_chunks(trial, |first, trial| {
             let all = first..first + trial.len();
             lanes::run(Proposal {
@@ -261,8 +348,7 @@ impl<U: Unknown> Descent<U> {
                 motion,
                 first,
                 impulses: &impulses[all.clone()],
-                before: &before[all.clone()],
-                biased: &biased[all],
+                before: &before[all],
                 beta,
                 step: 1.0 / lipschitz,
                 trial,
@@ -304,27 +390,11 @@ impl<U: Unknown> Descent<U> {
         std::mem::swap(&mut self.at_y, &mut self.at_next_y);
     }
 
-    /// Renews de Saxce's term.
-    fn renew(&mut self, problem: &Problem) {
-        let Self { biased, at_x, impulses, .. } = self;
-        biased.resize(impulses.len(), 0.0);
-        in_chunks(biased, |first, biased| {
-            for (k, biased) in biased.iter_mut().enumerate() {
-                let u: U = problem.relative(first + k, &at_x.motion);
-                *biased = problem.bias(first + k) + problem.cone(first + k).slip(u);
-            }
-            Sums::default()
-        });
-    }
-
     /// Finds the errors of the impulses x.
     fn judge(&mut self, problem: &Problem) -> Sums {
-        let Self { biased, at_x, impulses, .. } = self;
-        let (motion, biased) = (&at_x.motion, &*biased);
-        in_chunks(impulses, |first, impulses| {
-            let biased = &biased[first..first + impulses.len()];
-            lanes::run(Residuals { problem, motion, first, biased, impulses })
-        })
+        let Self { at_x, impulses, .. } = self;
+        let motion = &at_x.motion;
+        in_chunks(impulses, |first, impulses| lanes::run(Residuals { problem, motion, first, impulses }))
     }
 }
 
@@ -337,7 +407,6 @@ struct Proposal<'a, U> {
     first: usize,
     impulses: &'a [U],
     before: &'a [U],
-    biased: &'a [f64],
     beta: f64,
     step: f64,
     trial: &'a mut [U],
@@ -348,7 +417,7 @@ impl<U: Unknown> Task for Proposal<'_, U> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> Sums {
-        let Self { problem, motion, first, impulses, before, biased, beta, step, trial } = self;
+        let Self { problem, motion, first, impulses, before, beta, step, trial } = self;
         let (mut length, mut size, mut uphill) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
         let mut side = Side::<U>::default();
         for (block, trial) in trial.chunks_mut(LANES).enumerate() {
@@ -357,7 +426,6 @@ impl<U: Unknown> Task for Proposal<'_, U> {
                 side = Side::default();
             }
             for l in 0..trial.len() {
-                side.biased[l] = biased[at + l];
                 side.impulse.set(l, impulses[at + l]);
                 side.other.set(l, before[at + l]);
                 side.velocity.set(l, problem.relative(first + at + l, motion));
@@ -367,8 +435,8 @@ impl<U: Unknown> Task for Proposal<'_, U> {
                 let cone = cones.get(l);
                 let (x, before): (U, U) = (side.impulse.get(l), side.other.get(l));
                 let y = x + (x - before) * beta;
-                let w = cone.dual(side.velocity.get(l), side.biased[l]);
-                let new = cone.project(y - cone.unscale(w) * step);
+                let v = cone.dual(side.velocity.get(l), cones.bias[l]);
+                let new = cone.limit(y - cone.unscale(v) * step);
                 let way = new - y;
                 length[l] += cone.inner(way, way);
                 size[l] += cone.inner(new, new);
@@ -390,7 +458,6 @@ struct Residuals<'a, U> {
     motion: &'a [Motion],
     /// The chunk's first contact.
     first: usize,
-    biased: &'a [f64],
     impulses: &'a [U],
 }
 
@@ -399,10 +466,10 @@ impl<U: Unknown> Task for Residuals<'_, U> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> Sums {
-        let Self { problem, motion, first, biased, impulses } = self;
+        let Self { problem, motion, first, impulses } = self;
         let (mut gap, mut scale, mut energy) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
         let (mut bias, mut amount, mut all_taken) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
-        let (mut error, mut convex, mut rate) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
+        let (mut error, mut rate) = ([0.0; LANES], [0.0; LANES]);
         let mut side = Side::<U>::default();
         for (block, impulses) in impulses.chunks(LANES).enumerate() {
             let at = block * LANES;
@@ -410,7 +477,6 @@ impl<U: Unknown> Task for Residuals<'_, U> {
                 side = Side::default();
             }
             for (l, &impulse) in impulses.iter().enumerate() {
-                side.biased[l] = biased[at + l];
                 side.impulse.set(l, impulse);
                 side.velocity.set(l, problem.relative(first + at + l, motion));
                 side.other.set(l, problem.relative(first + at + l, &problem.free));
@@ -421,7 +487,6 @@ impl<U: Unknown> Task for Residuals<'_, U> {
                 let (p, u, free): (U, U, U) = (side.impulse.get(l), side.velocity.get(l), side.other.get(l));
                 let w = cone.dual(u, cones.bias[l] + cone.slip(u));
                 error[l] = larger(cone.error(p, w), error[l]);
-                convex[l] = larger(cone.error(p, cone.dual(u, side.biased[l])), convex[l]);
                 gap[l] += work(p, w).abs();
                 let taken = work(p, free);
                 scale[l] += taken.abs();
@@ -435,7 +500,6 @@ impl<U: Unknown> Task for Residuals<'_, U> {
         }
         Sums {
             velocity_error: largest(&error),
-            convex_error: largest(&convex),
             gap: sum(&gap),
             scale: sum(&scale),
             energy: sum(&energy),
@@ -451,7 +515,6 @@ impl<U: Unknown> Task for Residuals<'_, U> {
 /// Values of contacts side by side.
 #[derive(Default)]
 struct Side<U> {
-    biased: [f64; LANES],
     impulse: Unknowns<U>,
     /// The impulse x_old, or the velocity u*.
     other: Unknowns<U>,

@@ -19,14 +19,12 @@ pub struct SplitSettings<'a> {
     pub elasticity: &'a [f64],
     /// Part of the energy lost in synchronising that is given back, 0 to 1 (Eq. 20 [Truong2021]).
     pub beta: f64,
-    /// `symmetric` only: factor of the tangential relative velocity, from 1 (frictionless) to 0 (no slip).
-    pub slip: f64,
 }
 
 impl Default for SplitSettings<'_> {
     /// The paper's parameters: all energy lost in merging is given back, and none lost in synchronising.
     fn default() -> Self {
-        Self { rule: SplitRule::Paper, alpha: 1.0, elasticity: &[], beta: 0.0, slip: 1.0 }
+        Self { rule: SplitRule::Paper, alpha: 1.0, elasticity: &[], beta: 0.0 }
     }
 }
 
@@ -36,7 +34,7 @@ impl SplitSettings<'_> {
     /// # Errors
     /// A sentence that names the setting and says what it may be.
     pub fn validate(&self) -> Result<(), String> {
-        for (name, value) in [("alpha", self.alpha), ("beta", self.beta), ("slip", self.slip)] {
+        for (name, value) in [("alpha", self.alpha), ("beta", self.beta)] {
             if !(0.0..=1.0).contains(&value) {
                 return Err(format!("{name} is {value}, but must be a number from 0 to 1"));
             }
@@ -141,10 +139,10 @@ impl Bond {
                 self.paper(together - self.velocity, speed)
             }
             SplitRule::Symmetric => {
-                // u' = slip u_t + k n. With slip = 1, n x u' = n x u: the spin of the pair is kept.
+                // u' = u_t + k n. Since n x u' = n x u, the spin of the pair is kept.
                 let normal_part = u.dot(n);
                 let k = (settings.alpha(self) * normal_part * normal_part + extra_square).sqrt();
-                (u - n * normal_part) * settings.slip + n * k
+                (u - n * normal_part) + n * k
             }
         }
     }
@@ -180,7 +178,7 @@ impl Bond {
             SplitRule::Paper => settings.alpha(self) * square,
             SplitRule::Symmetric => {
                 let normal_part = self.relative_velocity.dot(self.normal).powi(2);
-                settings.slip * settings.slip * (square - normal_part) + settings.alpha(self) * normal_part
+                (square - normal_part) + settings.alpha(self) * normal_part
             }
         };
         self.energy(kept) + extra
@@ -219,7 +217,7 @@ mod tests {
             let limit = GroupLimit { min: u32::MAX, max: u32::MAX, keep_lone_contacts: true, seed: 0, step: 0 };
             forest.merge(&candidates, &pairs, &limit);
             let rule = if paper { SplitRule::Paper } else { SplitRule::Symmetric };
-            let settings = SplitSettings { rule, alpha, beta: 1.0, slip: 0.7, ..SplitSettings::default() };
+            let settings = SplitSettings { rule, alpha, beta: 1.0, ..SplitSettings::default() };
             let mut velocity = Vec::new();
             forest.split(&[forest.velocity()[0] + vector(0, 4)], &[0.1], &settings, &mut velocity);
 

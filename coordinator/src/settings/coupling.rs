@@ -37,9 +37,6 @@ pub struct CouplingSettings {
     /// Part of the energy lost in synchronising that splitting gives back, 0 to 1. With `"impulse"` none
     /// is lost.
     pub beta: f64,
-    /// Part of the tangential velocity that the symmetric split keeps: 1 frictionless, 0 no slip. An error
-    /// under the contact law, which has friction.
-    pub slip: f64,
     /// Stages of a step: a number from 1, or `"converged"`, until no marked pair approaches. Default: 2, and
     /// `"converged"` where radii differ by a factor above 3.2 and there is no FLIP.
     pub stages_max: Option<StagesMax>,
@@ -81,7 +78,6 @@ impl Default for CouplingSettings {
             split: SplitRule::Paper,
             alpha: None,
             beta: 0.0,
-            slip: 1.0,
             stages_max: None,
             converged_stages_max: 16,
             group_limit: None,
@@ -173,17 +169,10 @@ impl CouplingSettings {
     pub fn faults(&self) -> Vec<Fault> {
         let named = self.method.map(ContactMethod::properties);
         let mut faults = Vec::new();
-        for (key, value) in [("alpha", self.alpha.unwrap_or(1.0)), ("beta", self.beta), ("slip", self.slip)] {
+        for (key, value) in [("alpha", self.alpha.unwrap_or(1.0)), ("beta", self.beta)] {
             if !(0.0..=1.0).contains(&value) {
                 faults.push(Fault::new(key, format!("{key} is {value}, but must be between 0 and 1")));
             }
-        }
-        if named.is_some_and(|method| method.on_surfaces) && self.slip != 1.0 {
-            faults.push(Fault::new(
-                "slip",
-                "slip is a factor of merging and no friction: under the contact law leave it out and write friction = 0.3 \
-                 in [[coupling.contact]]",
-            ));
         }
         if let Some([low, high]) = self.group_limit
             && (low < 2 || high < low)

@@ -53,7 +53,6 @@ impl CouplingSettings {
             ("split", self.split != SplitRule::Paper, MergeSplit),
             ("alpha", self.alpha.is_some(), MergeSplit),
             ("beta", self.beta != usual.beta, MergeSplit),
-            ("slip", self.slip != usual.slip, MergeSplit),
             ("stages_max", self.stages_max.is_some(), MergeSplit),
             ("converged_stages_max", self.converged_stages_max != usual.converged_stages_max, MergeSplit),
             ("group_limit", self.group_limit.is_some(), MergeSplit),
@@ -129,13 +128,12 @@ mod tests {
             set(&mut settings);
             settings.choose(participants).expect_err("a stray key")
         };
-        let merging: [Change<'_>; 10] = [
+        let merging: [Change<'_>; 9] = [
             ("synchronise", &|s| s.synchronise = Synchronise::Average),
             ("inertia", &|s| s.inertia = Inertia::Total),
             ("split", &|s| s.split = SplitRule::Symmetric),
             ("alpha", &|s| s.alpha = Some(0.0)),
             ("beta", &|s| s.beta = 1.0),
-            ("slip", &|s| s.slip = 0.5),
             ("stages_max", &|s| s.stages_max = Some(super::super::StagesMax::Converged)),
             ("converged_stages_max", &|s| s.converged_stages_max = 3),
             ("group_limit", &|s| s.group_limit = Some([2, 4])),

@@ -26,7 +26,6 @@ impl Simulation {
             alpha: coupling.alpha.unwrap_or(1.0),
             elasticity: if coupling.alpha.is_some() { &[] } else { &self.setup.elasticity },
             beta: coupling.beta,
-            slip: coupling.slip,
         };
         let Scratch { grouped, velocities, record, .. } = &mut self.scratch;
         let (forest, candidates) = (&grouped.forest, &self.memory.candidates);

@@ -1,9 +1,8 @@
 //! Clouds of spheres that touch by chance.
 
 use amalgam_coordinator::law::{contact::ContactMaterial, gradient::Outcome};
+use amalgam_coordinator::measure::world::{Spin, World};
 use amalgam_particles::{DVec3, random};
-
-use crate::grains::{Spin, World};
 
 /// `count` spheres at random in a box, dense enough to touch, at random velocities, of masses up to `ratio`.
 pub(crate) fn cloud(seed: u64, count: usize, ratio: f64, spin: Spin) -> World {

@@ -1,9 +1,8 @@
 //! Discs pulled together by their own gravity, as in `scenes/planet-of-discs.toml`.
 #![allow(dead_code, unreachable_pub, reason = "tests, an example and a benchmark each use a part")]
 
+use amalgam_coordinator::measure::world::{Spin, World};
 use amalgam_particles::{DVec3, random};
-
-use super::grains::{Spin, World};
 
 /// Attraction of each by all others, softened below the sum of radii: G m / d^2 with G = 1.
 pub fn attraction(position: &[DVec3], mass: &[f64]) -> Vec<DVec3> {

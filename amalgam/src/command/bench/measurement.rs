@@ -31,7 +31,7 @@ fn resident_bytes() -> Option<u64> {
 pub struct Measurement {
     /// Name of the loop or step measured.
     pub name: String,
-    /// Particles.
+    /// Particles; contacts for the contact law.
     pub n: usize,
     /// Threads.
     pub threads: usize,
@@ -39,6 +39,9 @@ pub struct Measurement {
     pub ns_per_particle: f64,
     /// Median time per particle [ns].
     pub ns_per_particle_median: f64,
+    /// Mean iterations of a solve, for the contact law.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub iterations: Option<f64>,
     /// Least time per directed bond [ns], for solids.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ns_per_bond: Option<f64>,
@@ -82,6 +85,7 @@ impl Measurement {
             threads: rayon::current_num_threads(),
             ns_per_particle: ns(0),
             ns_per_particle_median: ns(seconds.len() / 2),
+            iterations: None,
             ns_per_bond: None,
             bytes_per_particle: None,
             peer: None,

@@ -1,53 +1,68 @@
-//! Explicit spheres and discs under the contact law, and nothing else: what tests and benchmarks step.
-#![allow(dead_code, unreachable_pub, reason = "tests, an example and a benchmark each use a part")]
+//! Explicit spheres and discs under the contact law, without participants.
 
-use amalgam_coordinator::law::{
+use amalgam_particles::{DVec3, PairFinder, Spheres};
+
+use crate::law::{
     ContactLaw, LawStatistics, Step, WarmStart,
     bodies::{Bodies, InverseInertia},
     contact::{Contact, ContactMaterial, Plane, Sphere, reach},
 };
-use amalgam_particles::{DVec3, PairFinder, Spheres};
-
 /// Accelerations of bodies [m/s^2] from their positions [m] and masses [kg].
 pub type Attraction = fn(&[DVec3], &[f64]) -> Vec<DVec3>;
 
-/// Factor of m r^2 in a grain's inertia, or no rotation.
+/// Factor of m r^2 in a sphere's inertia, or no rotation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spin {
+    /// No rotation.
     None,
+    /// A solid disc about its axis.
     Disc,
+    /// A solid ball.
     Ball,
 }
 
-/// Grains, each a body of one particle, and planes that nothing moves.
-#[derive(Default)]
+/// Spheres, each a body of one particle, and planes that nothing moves.
+#[derive(Debug, Default)]
 pub struct World {
+    /// The solver.
     pub law: ContactLaw,
+    /// The solver's memory between steps.
     pub warm_start: WarmStart,
+    /// Spheres, then planes.
     pub bodies: Bodies,
+    /// Centres of spheres [m].
     pub position: Vec<DVec3>,
+    /// Radii of spheres [m].
     pub radius: Vec<f64>,
+    /// Half spaces.
     pub planes: Vec<Plane>,
+    /// Acceleration of all spheres [m/s^2].
     pub gravity: DVec3,
+    /// Surface of all contacts.
     pub material: ContactMaterial,
     /// Acceleration of each body by other forces [m/s^2], before every step.
     pub attraction: Option<Attraction>,
+    /// Contacts of the last step.
     pub contacts: Vec<Contact>,
     finder: PairFinder,
 }
 
-/// Planes are named after all grains.
+/// Planes are named after all spheres.
 const FIRST_PLANE: u64 = 1 << 60;
 
 impl World {
+    /// A world without spheres, with gravity [m/s^2] and one coefficient of friction.
     pub fn new(gravity: DVec3, friction: f64) -> Self {
         let material = ContactMaterial { friction, ..ContactMaterial::default() };
         Self { gravity, material, ..Self::default() }
     }
 
-    /// Adds a grain; an infinite mass is immovable. Planes come after all grains.
+    /// Adds a sphere of a mass [kg] and a radius [m], and returns its number. An infinite mass is immovable.
+    ///
+    /// # Panics
+    /// If there is a plane already: planes come after all spheres.
     pub fn push(&mut self, position: DVec3, velocity: DVec3, mass: f64, radius: f64, spin: Spin) -> u32 {
-        assert!(self.planes.is_empty(), "grains first");
+        assert!(self.planes.is_empty(), "spheres first");
         let inertia = mass * radius * radius;
         let inverse = match spin {
             _ if mass.is_infinite() => InverseInertia::None,
@@ -67,6 +82,7 @@ impl World {
         self.planes.push(Plane { name, body, point, normal: normal.normalize(), centre: point });
     }
 
+    /// A sphere, as the law sees it.
     pub fn sphere(&self, i: usize) -> Sphere {
         Sphere {
             name: i as u64,
@@ -103,8 +119,17 @@ impl World {
         self.contacts.sort_by_key(|contact| contact.pair);
     }
 
-    /// Takes a step of length `dt`: velocities by forces, then contacts, then positions.
+    /// Takes a step of length `dt` [s]: velocities by forces, then contacts, then positions.
     pub fn step(&mut self, dt: f64) -> LawStatistics {
+        let acceleration = self.accelerate(dt);
+        self.find_contacts(dt);
+        let statistics = self.solve(Step { dt, acceleration, enough: 0.0 });
+        self.advance(dt);
+        statistics
+    }
+
+    /// Changes velocities by forces over `dt` [s]. Returns the largest acceleration [m/s^2].
+    pub fn accelerate(&mut self, dt: f64) -> f64 {
         let count = self.position.len();
         let other = self.attraction.map(|f| f(&self.position, &masses(&self.bodies, count)));
         let mut acceleration = 0.0f64;
@@ -114,12 +139,14 @@ impl World {
             acceleration = acceleration.max(a.length());
             self.bodies.velocity[i] += a * dt;
         }
-        self.find_contacts(dt);
-        let statistics = self.solve(Step { dt, acceleration, enough: 0.0 });
-        for i in 0..count {
-            self.position[i] += self.bodies.velocity[i] * dt;
+        acceleration
+    }
+
+    /// Moves spheres by their velocities over `dt` [s].
+    pub fn advance(&mut self, dt: f64) {
+        for (x, v) in self.position.iter_mut().zip(&self.bodies.velocity) {
+            *x += *v * dt;
         }
-        statistics
     }
 
     /// Solves the contacts, for bodies that have their velocities without contacts.
@@ -127,12 +154,13 @@ impl World {
         self.law.solve(&mut self.warm_start, &mut self.bodies, &self.contacts, step)
     }
 
+    /// Momentum of all spheres [kg m/s].
     pub fn momentum(&self) -> DVec3 {
         let mass = masses(&self.bodies, self.position.len());
         mass.iter().zip(&self.bodies.velocity).map(|(&m, &v)| m * v).sum()
     }
 
-    /// About the origin.
+    /// Angular momentum about the origin [kg m^2/s].
     pub fn angular_momentum(&self) -> DVec3 {
         let mass = masses(&self.bodies, self.position.len());
         let term = |i: usize| {
@@ -146,6 +174,7 @@ impl World {
         (0..mass.len()).map(term).sum()
     }
 
+    /// Kinetic energy [J], of spins too.
     pub fn kinetic_energy(&self) -> f64 {
         let mass = masses(&self.bodies, self.position.len());
         let term = |i: usize| {
@@ -161,7 +190,7 @@ impl World {
         (0..mass.len()).map(term).sum()
     }
 
-    /// Largest overlap of two grains, or of a grain and a plane, over the (smaller) radius.
+    /// Largest overlap of two spheres, or of a sphere and a plane, over the (smaller) radius.
     pub fn overlap(&self) -> f64 {
         let mut most = 0.0f64;
         let mut finder = PairFinder::new();

@@ -1,0 +1,105 @@
+//! Spheres under the contact law alone, and times of its solves: for benchmarks, tests and examples.
+
+pub mod heaps;
+pub mod world;
+
+use std::time::Instant;
+
+use crate::law::{Step, WarmStart};
+use world::{Spin, World};
+
+/// Solves of a step's contacts, timed.
+#[derive(Clone, Debug, Default)]
+pub struct Solves {
+    /// Contacts in the last step.
+    pub contacts: usize,
+    /// Time of each solve [s].
+    pub seconds: Vec<f64>,
+    /// Iterations of all solves.
+    pub iterations: u64,
+    /// Largest overlap at the end [radius].
+    pub overlap: f64,
+    /// Solves that reached the limit of iterations.
+    pub unconverged: usize,
+}
+
+impl Solves {
+    fn solve(&mut self, world: &mut World, step: Step) {
+        let start = Instant::now();
+        let solve = world.solve(step).solve;
+        self.seconds.push(start.elapsed().as_secs_f64());
+        self.iterations += u64::from(solve.iterations);
+        self.unconverged += usize::from(!solve.converged);
+        self.contacts = world.contacts.len();
+    }
+}
+
+/// Knowledge of the step before that a solve starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Its impulses.
+    Warm,
+    /// Nothing.
+    Cold,
+}
+
+const DT: f64 = 1e-3;
+
+/// Repeated solves of one step of balls at rest in stacks, `side` to each side, a little over `3 side^3`
+/// contacts.
+pub fn at_rest(side: usize, spin: Spin, start: Start, repetitions: usize) -> Solves {
+    let mut world = heaps::stacks(side, side, 0.3, spin);
+    let acceleration = world.accelerate(DT);
+    world.find_contacts(DT);
+    let step = Step { dt: DT, acceleration, enough: 0.0 };
+    let falling = world.bodies.clone();
+    world.solve(step);
+    let mut solves = Solves::default();
+    for _ in 0..repetitions {
+        world.bodies.clone_from(&falling);
+        if start == Start::Cold {
+            world.warm_start = WarmStart::default();
+        }
+        solves.solve(&mut world, step);
+    }
+    solves.overlap = world.overlap();
+    solves
+}
+
+/// Solves of `iterations` iterations each, of the stacks of [`at_rest`] on a slope, without a first guess.
+pub fn iterations(side: usize, spin: Spin, iterations: u32, repetitions: usize) -> Solves {
+    let mut world = heaps::stacks(side, side, 0.3, spin);
+    let acceleration = world.accelerate(DT);
+    world.find_contacts(DT);
+    for v in &mut world.bodies.velocity {
+        v.x += 2.0 * DT * v.z;
+    }
+    world.law.settings.guesses_by_tree = false;
+    // Errors of zero are not reached: the limit ends each solve.
+    world.law.settings.precision.velocity = 0.0;
+    world.law.settings.precision.duality_gap = 0.0;
+    world.law.settings.precision.iterations_max = iterations;
+    let step = Step { dt: DT, acceleration, enough: 0.0 };
+    let moving = world.bodies.clone();
+    let mut solves = Solves::default();
+    for _ in 0..repetitions {
+        world.bodies.clone_from(&moving);
+        world.warm_start = WarmStart::default();
+        solves.solve(&mut world, step);
+    }
+    solves
+}
+
+/// Steps of a column of balls that collapses, `side` x `side` x `tall`. Only solves are timed.
+pub fn collapse(side: usize, tall: usize, spin: Spin, dt: f64, steps: usize) -> Solves {
+    let mut world = heaps::free_column(side, tall, 0.3, spin);
+    let mut solves = Solves::default();
+    for _ in 0..steps {
+        let acceleration = world.accelerate(dt);
+        world.find_contacts(dt);
+        solves.solve(&mut world, Step { dt, acceleration, enough: 0.0 });
+        world.advance(dt);
+    }
+    solves.overlap = world.overlap();
+    solves
+}
