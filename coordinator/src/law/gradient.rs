@@ -58,6 +58,16 @@ pub struct Tolerance {
     pub iterations_max: u32,
 }
 
+/// Errors of a rough solve, as a multiple of the tolerance.
+const ROUGH: f64 = 100.0;
+
+impl Tolerance {
+    /// The tolerance of a solve that is not the last one.
+    pub(crate) fn rough(self) -> Self {
+        Self { velocity: ROUGH * self.velocity, duality_gap: ROUGH * self.duality_gap, ..self }
+    }
+}
+
 /// Outcome of an iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Outcome {
@@ -253,8 +263,6 @@ impl<U: Unknown> Descent<U> {
     /// Starts at x = `impulses`.
     pub(crate) fn start(&mut self, problem: &mut Problem, bodies: &Bodies) {
         problem.answer(bodies, &self.impulses, &mut self.at_x);
-        self.at_y.clone_from(&self.at_x);
-        self.before.clone_from(&self.impulses);
     }
 
     /// The value of f = 1/2 p . W p + p . (u* + b n) at the impulses [J].
@@ -263,7 +271,7 @@ impl<U: Unknown> Descent<U> {
         sums.energy + sums.bias
     }
 
-    /// Iterates from the impulses at which [`Self::start`] was called last. At least one step is taken: an
+    /// Iterates from the impulses x, at which [`Self::start`] or this method ended last. At least one step is taken: an
     /// error below the tolerance that no step reduces would be a steady rate of sinking.
     pub(crate) fn run(
         &mut self,
@@ -274,6 +282,8 @@ impl<U: Unknown> Descent<U> {
     ) -> Outcome {
         let most = most_curved(problem, bodies);
         *lipschitz = lipschitz.min(most);
+        self.at_y.clone_from(&self.at_x);
+        self.before.clone_from(&self.impulses);
         let mut course = Course::default();
         let (mut momentum, mut beta, mut iterations) = (1.0f64, 0.0, 0);
         loop {

@@ -47,12 +47,22 @@ impl<U: Unknown> Solver<U> {
             }
             let Self { problem, descent, .. } = self;
             let tolerance = settings.precision.tolerance(problem, step);
-            let before = statistics.solve.iterations;
-            statistics.solve = descent.run(problem, bodies, &mut warm_start.lipschitz, &tolerance);
-            statistics.solve.iterations += before;
             statistics.solves += 1;
-            warm_start.impulses.keep(contacts, &selection.chosen, &descent.impulses, step.dt);
-            if !selection.add_meeting(contacts, descent.motion(), step.dt) {
+            // Contacts that meet after all show up long before a solve is precise.
+            let tolerances = [tolerance.rough(), tolerance];
+            let tolerances = if selection.left_out.is_empty() { &tolerances[1..] } else { &tolerances };
+            let mut adds = false;
+            for tolerance in tolerances {
+                let before = statistics.solve.iterations;
+                statistics.solve = descent.run(problem, bodies, &mut warm_start.lipschitz, tolerance);
+                statistics.solve.iterations += before;
+                warm_start.impulses.keep(contacts, &selection.chosen, &descent.impulses, step.dt);
+                adds = selection.add_meeting(contacts, descent.motion(), step.dt);
+                if adds || !statistics.solve.converged {
+                    break;
+                }
+            }
+            if !adds {
                 break;
             }
         }
