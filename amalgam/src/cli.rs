@@ -98,7 +98,7 @@ pub struct BenchArgs {
 /// Subjects of a benchmark.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Benchmark {
-    /// The contact law: stacks at rest, and a column that collapses.
+    /// The contact law: stacks at rest, and heaps that flow.
     Contact,
     /// SPH and FLIP, one after the other.
     Fluids,

@@ -1,8 +1,8 @@
 //! Longer runs of the contact law alone: `cargo run --release -p amalgam-coordinator --example law --
 //! planet`.
 //!
-//! Arguments: `planet`, `turning-planet`, `column`, `rolling-column`, `box`; then, if wanted, the number of
-//! steps. Or `clouds`, and how many: random spheres that touch, and which solves do not converge. Every tenth
+//! Arguments: `planet`, `turning-planet`, `column`, `rolling-column`, `lattice`, `box`; then, if wanted, the
+//! number of steps. Or `clouds`, and how many: random spheres that touch, and which solves do not converge. Every tenth
 //! of the run a line says what iterations cost, how deep particles overlap, and what is conserved.
 
 #[path = "../tests/law/cloud.rs"]
@@ -26,9 +26,12 @@ fn main() {
         "turning-planet" => (planet::planet(500, 0.05, 0.3, Spin::Disc), 0.01, 3000),
         "column" => (heaps::discs(30, 30, 0.5, 0.0, Spin::None), 0.02, 3000),
         "rolling-column" => (heaps::discs(30, 30, 0.5, 0.1, Spin::Disc), 0.02, 3000),
+        "lattice" => (heaps::lattice(8, 16, 0.3, Spin::Ball), 0.02, 40),
         "box" => (heaps::box_of_balls(10, 9, 0.3, Spin::Ball), 0.02, 1500),
         other => {
-            eprintln!("no run {other}; write planet, turning-planet, column, rolling-column, box or clouds");
+            eprintln!(
+                "no run {other}; write planet, turning-planet, column, rolling-column, lattice, box or clouds"
+            );
             std::process::exit(2);
         }
     };

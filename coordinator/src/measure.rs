@@ -17,9 +17,7 @@ pub struct Solves {
     pub seconds: Vec<f64>,
     /// Iterations of all solves.
     pub iterations: u64,
-    /// Largest overlap at the end [radius].
-    pub overlap: f64,
-    /// Solves that reached the limit of iterations.
+    /// Solves that ended above their tolerance.
     pub unconverged: usize,
 }
 
@@ -62,7 +60,6 @@ pub fn at_rest(side: usize, spin: Spin, start: Start, repetitions: usize) -> Sol
         }
         solves.solve(&mut world, step);
     }
-    solves.overlap = world.overlap();
     solves
 }
 
@@ -90,9 +87,8 @@ pub fn iterations(side: usize, spin: Spin, iterations: u32, repetitions: usize) 
     solves
 }
 
-/// Steps of a column of balls that collapses, `side` x `side` x `tall`. Only solves are timed.
-pub fn collapse(side: usize, tall: usize, spin: Spin, dt: f64, steps: usize) -> Solves {
-    let mut world = heaps::free_column(side, tall, 0.3, spin);
+/// Steps of length `dt` [s] of a heap that collapses. Only solves are timed.
+pub fn collapse(mut world: World, dt: f64, steps: usize) -> Solves {
     let mut solves = Solves::default();
     for _ in 0..steps {
         let acceleration = world.accelerate(dt);
@@ -100,6 +96,5 @@ pub fn collapse(side: usize, tall: usize, spin: Spin, dt: f64, steps: usize) -> 
         solves.solve(&mut world, Step { dt, acceleration, enough: 0.0 });
         world.advance(dt);
     }
-    solves.overlap = world.overlap();
     solves
 }

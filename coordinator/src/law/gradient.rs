@@ -21,10 +21,11 @@
 //! repeated.
 //!
 //! beta follows Nesterov's sequence. It restarts at 0 when the last step points against the momentum, (y -
-//! x_new) . D (x_new - x) > 0. It also restarts when steps grow: limits that move with the normal
-//! impulses make the map no gradient of a function, and then a large beta turns a slow decay into growth. The velocity u(y) needs no product with W, since velocities of bodies are
-//! affine in the impulses: v(y) = v(x) + beta (v(x) - v(x_old)). Likewise d . W d = (H^T d) . B (H^T d) is a
-//! sum over bodies.
+//! x_new) . D (x_new - x) > 0. It also restarts when steps grow: limits that move with the normal impulses
+//! make the map no gradient of a function, and then a large beta turns a slow decay into growth.
+//!
+//! The velocity u(y) needs no product with W, since velocities of bodies are affine in the impulses: v(y) =
+//! v(x) + beta (v(x) - v(x_old)). Likewise d . W d = (H^T d) . B (H^T d) is a sum over bodies.
 //!
 //! Packed heaps with friction may have no fixed point that the map reaches: the errors then stay at some
 //! multiple of the tolerance. The iteration ends once twice as many iterations lower them no further.
@@ -181,7 +182,7 @@ const GROWTH: f64 = 2.0;
 /// iterations doubles, from [`FIRST_MARK`] on, and steps grew at least [`GROWTHS`] times meanwhile.
 const PROGRESS: f64 = 0.7;
 const GROWTHS: u32 = 3;
-const FIRST_MARK: u32 = 256;
+const FIRST_MARK: u32 = 512;
 
 /// An iteration that ends without convergence ends at an error of at most this multiple of its least one.
 const NEAR: f64 = 1.2;
@@ -271,8 +272,8 @@ impl<U: Unknown> Descent<U> {
         sums.energy + sums.bias
     }
 
-    /// Iterates from the impulses x, at which [`Self::start`] or this method ended last. At least one step is taken: an
-    /// error below the tolerance that no step reduces would be a steady rate of sinking.
+    /// Iterates from the impulses x, at which [`Self::start`] or this method ended last. At least one step is
+    /// taken: an error below the tolerance that no step reduces would be a steady rate of sinking.
     pub(crate) fn run(
         &mut self,
         problem: &mut Problem,

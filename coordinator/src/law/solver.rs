@@ -58,7 +58,7 @@ impl<U: Unknown> Solver<U> {
                 statistics.solve.iterations += before;
                 warm_start.impulses.keep(contacts, &selection.chosen, &descent.impulses, step.dt);
                 adds = selection.add_meeting(contacts, descent.motion(), step.dt);
-                if adds || !statistics.solve.converged {
+                if adds {
                     break;
                 }
             }

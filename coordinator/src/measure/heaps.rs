@@ -51,8 +51,8 @@ pub fn stacks(side: usize, tall: usize, friction: f64, spin: Spin) -> World {
 }
 
 /// Balls of radius 1 on a plane, in close layers: `side` x `side` x `tall`. Nothing holds the sides of the
-/// column, so that it collapses.
-pub fn free_column(side: usize, tall: usize, friction: f64, spin: Spin) -> World {
+/// lattice, so that it collapses.
+pub fn lattice(side: usize, tall: usize, friction: f64, spin: Spin) -> World {
     let mut world = World::new(DVec3::NEG_Z, friction);
     for k in 0..side * side * tall {
         let (i, j, l) = (k % side, k / side % side, k / side / side);

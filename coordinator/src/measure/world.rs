@@ -7,6 +7,7 @@ use crate::law::{
     bodies::{Bodies, InverseInertia},
     contact::{Contact, ContactMaterial, Plane, Sphere, reach},
 };
+
 /// Accelerations of bodies [m/s^2] from their positions [m] and masses [kg].
 pub type Attraction = fn(&[DVec3], &[f64]) -> Vec<DVec3>;
 
