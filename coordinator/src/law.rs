@@ -251,9 +251,12 @@ impl ContactLaw {
         let Workspace { selection, reflections, sliding, rolling } = workspace;
         solution.clear(contacts.len());
         selection.choose(bodies, contacts, step.dt);
-        let limits = (step.dt, 2.0 * step.acceleration * step.dt);
-        let (impact_rounds, impact_energy) =
-            reflections.reflect(bodies, contacts, &selection.chosen, limits, &mut solution.impulses);
+        let (mut impact_rounds, mut impact_energy) = (0, 0.0);
+        if selection.bounces {
+            let limits = (step.dt, 2.0 * step.acceleration * step.dt);
+            (impact_rounds, impact_energy) =
+                reflections.reflect(bodies, contacts, &selection.chosen, limits, &mut solution.impulses);
+        }
         let statistics;
         if selection.rolls {
             statistics = rolling.solve(settings, warm_start, selection, bodies, contacts, step);

@@ -5,7 +5,7 @@ pub mod world;
 
 use std::time::Instant;
 
-use crate::law::{Step, WarmStart};
+use crate::law::{Step, WarmStart, gradient::Outcome};
 use world::{Spin, World};
 
 /// Solves of a step's contacts, timed.
@@ -25,6 +25,10 @@ impl Solves {
     fn solve(&mut self, world: &mut World, step: Step) {
         let start = Instant::now();
         let solve = world.solve(step).solve;
+        self.push(start, world, solve);
+    }
+
+    fn push(&mut self, start: Instant, world: &World, solve: Outcome) {
         self.seconds.push(start.elapsed().as_secs_f64());
         self.iterations += u64::from(solve.iterations);
         self.unconverged += usize::from(!solve.converged);
@@ -85,6 +89,19 @@ pub fn iterations(side: usize, spin: Spin, iterations: u32, repetitions: usize) 
         solves.solve(&mut world, step);
     }
     solves
+}
+
+/// Whole steps of length `dt` [s] of balls at rest in stacks, with the search for contacts, timed. Returns also
+/// the largest overlap after them, over the radius.
+pub fn whole_steps(stacks: World, dt: f64, steps: usize) -> (Solves, f64) {
+    let mut world = stacks;
+    let mut solves = Solves::default();
+    for _ in 0..steps {
+        let start = Instant::now();
+        let solve = world.step(dt).solve;
+        solves.push(start, &world, solve);
+    }
+    (solves, world.overlap())
 }
 
 /// Steps of length `dt` [s] of a heap that collapses. Only solves are timed.

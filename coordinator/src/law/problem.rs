@@ -277,15 +277,20 @@ fn read(bodies: &Bodies, contact: &Contact, dt: f64) -> (Row, Cone, f64) {
 fn metric(bodies: &Bodies, contact: &Contact) -> Metric {
     let n = contact.normal;
     let tangents = n.any_orthonormal_pair();
-    let lever = contact.lever();
     let mut sum = Metric::default();
-    for (&body, arm) in contact.bodies.iter().zip(contact.arms()) {
+    for (side, &body) in contact.bodies.iter().enumerate() {
+        let by_impulse = |along: DVec3| along.dot(bodies.answer(body, along));
         let inverse = &bodies.inverse_inertia[body as usize];
+        if *inverse == InverseInertia::None {
+            sum.normal += by_impulse(n);
+            sum.tangential += 0.5 * (by_impulse(tangents.0) + by_impulse(tangents.1));
+            continue;
+        }
+        let (arm, lever) = (contact.arms()[side], contact.lever());
         let by_torque = |along: DVec3| {
             let torque = arm.cross(along);
             torque.dot(inverse.apply(torque))
         };
-        let by_impulse = |along: DVec3| along.dot(bodies.answer(body, along));
         sum.normal += by_impulse(n) + by_torque(n);
         sum.tangential += 0.5 * (by_impulse(tangents.0) + by_impulse(tangents.1));
         sum.tangential += 0.5 * (by_torque(tangents.0) + by_torque(tangents.1));

@@ -15,6 +15,8 @@ pub(crate) struct Selection {
     pub(crate) left_out: Vec<u32>,
     /// True if a contact resists rolling.
     pub(crate) rolls: bool,
+    /// True if a contact has restitution.
+    pub(crate) bounces: bool,
 }
 
 impl Selection {
@@ -34,6 +36,7 @@ impl Selection {
                 let list = if contact.is_missed(i, j, dt) { &mut seen.left_out } else { &mut seen.chosen };
                 list.push((first + k) as u32);
                 seen.rolls |= contact.material.rolling > 0.0;
+                seen.bounces |= contact.material.restitution > 0.0;
             }
             seen
         };
@@ -46,6 +49,7 @@ impl Selection {
             self.left_out.extend_from_slice(&seen.left_out);
         }
         self.rolls = all.iter().any(|seen| seen.rolls);
+        self.bounces = all.iter().any(|seen| seen.bounces);
     }
 
     /// Chooses those of the contacts left out that meet with the motion `motion` of all bodies. Returns true

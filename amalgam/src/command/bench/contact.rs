@@ -1,7 +1,10 @@
 //! The contact law: solves of stacks at rest and of heaps that collapse.
 
+#[cfg(feature = "rapier")]
+mod rapier;
+
 use amalgam_coordinator::measure::{
-    Solves, Start, at_rest, collapse, heaps, iterations,
+    Solves, Start, at_rest, collapse, heaps, iterations, whole_steps,
     world::{Spin, World},
 };
 
@@ -10,9 +13,14 @@ use super::measurement::{Idle, Measurement};
 /// Iterations of a solve that measures one.
 const ITERATIONS: u32 = 50;
 const REPETITIONS: usize = 10;
+/// A cold solve takes hundreds of iterations.
+const COLD_REPETITIONS: usize = 2;
 /// Length of a heap's steps [s]. Radii and gravity are 1, so that a ball falls by 2e-4 radii in a step from
 /// rest.
 const DT: f64 = 0.02;
+/// Number and length [s] of the steps of balls that rest.
+const STEPS: usize = 30;
+const STEP: f64 = 0.01;
 
 /// All figures of contacts, or only quick ones. They are per contact, with and without spin of the balls.
 pub fn measure(quick: bool, idle: Idle) -> Vec<Measurement> {
@@ -25,8 +33,9 @@ pub fn measure(quick: bool, idle: Idle) -> Vec<Measurement> {
             let mut one = Measurement::new(format!("one iteration, {with}"), each.contacts, each.seconds);
             one.bytes_per_particle = idle.held_for_each(each.contacts);
             figures.push(one);
-            for (start, name) in [(Start::Warm, "warm"), (Start::Cold, "cold")] {
-                let solves = at_rest(side, spin, start, REPETITIONS);
+            let starts = [(Start::Warm, "warm", REPETITIONS), (Start::Cold, "cold", COLD_REPETITIONS)];
+            for (start, name, repetitions) in starts {
+                let solves = at_rest(side, spin, start, repetitions);
                 figures.push(figure(format!("stacks at rest, {name}, {with}"), solves));
             }
         }
@@ -38,7 +47,25 @@ pub fn measure(quick: bool, idle: Idle) -> Vec<Measurement> {
             figures.push(figure(format!("{name}, flowing, {with}"), collapse(heap, DT, steps)));
         }
     }
+    figures.push(beside_peer(if quick { 16 } else { 32 }));
     figures
+}
+
+/// Whole steps of balls that rest on each other, search for contacts included, and those of Rapier if it is
+/// compiled in. Rapier is compared at its default number of iterations, at which its overlap is larger.
+fn beside_peer(side: usize) -> Measurement {
+    let stacks = || heaps::stacks(side, side, 0.3, Spin::Ball);
+    let (solves, overlap) = whole_steps(stacks(), STEP, STEPS);
+    let ours = figure(format!("whole steps at rest, overlap {overlap:.0e}"), solves);
+    #[cfg(feature = "rapier")]
+    {
+        let mut balls = stacks();
+        let peer = Measurement::new("", ours.n, rapier::steps(&mut balls, STEP, STEPS));
+        let name = format!("Rapier, overlap {:.0e}", balls.overlap());
+        ours.beside_median(&name, peer.ns_per_particle_median)
+    }
+    #[cfg(not(feature = "rapier"))]
+    ours
 }
 
 fn figure(mut name: String, solves: Solves) -> Measurement {

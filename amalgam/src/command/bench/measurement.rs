@@ -100,4 +100,12 @@ impl Measurement {
         self.ratio = Some(peer.ns / self.ns_per_bond.unwrap_or(self.ns_per_particle));
         self
     }
+
+    /// Adds the median time [ns] of a peer that was measured beside this.
+    #[cfg(feature = "rapier")]
+    pub fn beside_median(mut self, peer: &str, ns: f64) -> Self {
+        self.peer = Some(format!("{peer}: {ns:.0} ns"));
+        self.ratio = Some(ns / self.ns_per_particle_median);
+        self
+    }
 }

@@ -7,6 +7,7 @@ pub(super) mod column;
 pub(super) mod cradle;
 pub(super) mod incline;
 pub(super) mod leaning_tower;
+pub(super) mod overturn;
 pub(super) mod planet;
 pub(super) mod rolling;
 pub(super) mod rope;
