@@ -36,35 +36,23 @@ impl Solves {
     }
 }
 
-/// Knowledge of the step before that a solve starts from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
-    /// Its impulses.
-    Warm,
-    /// Nothing.
-    Cold,
-}
-
 const DT: f64 = 1e-3;
 
-/// Repeated solves of one step of balls at rest in stacks, `side` to each side, a little over `3 side^3`
-/// contacts.
-pub fn at_rest(side: usize, spin: Spin, start: Start, repetitions: usize) -> Solves {
+/// Solves of one step of balls at rest in stacks, `side` to each side, a little over `3 side^3` contacts: one
+/// without a first guess, and `repetitions` that start from the impulses of the one before.
+pub fn at_rest(side: usize, spin: Spin, repetitions: usize) -> [Solves; 2] {
     let mut world = heaps::stacks(side, side, 0.3, spin);
     let acceleration = world.accelerate(DT);
     world.find_contacts(DT);
     let step = Step { dt: DT, acceleration, enough: 0.0 };
     let falling = world.bodies.clone();
-    world.solve(step);
-    let mut solves = Solves::default();
+    let [mut cold, mut warm] = [Solves::default(), Solves::default()];
+    cold.solve(&mut world, step);
     for _ in 0..repetitions {
         world.bodies.clone_from(&falling);
-        if start == Start::Cold {
-            world.warm_start = WarmStart::default();
-        }
-        solves.solve(&mut world, step);
+        warm.solve(&mut world, step);
     }
-    solves
+    [cold, warm]
 }
 
 /// Solves of `iterations` iterations each, of the stacks of [`at_rest`] on a slope, without a first guess.

@@ -4,7 +4,7 @@
 mod rapier;
 
 use amalgam_coordinator::measure::{
-    Solves, Start, at_rest, collapse, heaps, iterations, whole_steps,
+    Solves, at_rest, collapse, heaps, iterations, whole_steps,
     world::{Spin, World},
 };
 
@@ -13,8 +13,6 @@ use super::measurement::{Idle, Measurement};
 /// Iterations of a solve that measures one.
 const ITERATIONS: u32 = 50;
 const REPETITIONS: usize = 10;
-/// A cold solve takes hundreds of iterations.
-const COLD_REPETITIONS: usize = 2;
 /// Length of a heap's steps [s]. Radii and gravity are 1, so that a ball falls by 2e-4 radii in a step from
 /// rest.
 const DT: f64 = 0.02;
@@ -24,7 +22,7 @@ const STEP: f64 = 0.01;
 
 /// All figures of contacts, or only quick ones. They are per contact, with and without spin of the balls.
 pub fn measure(quick: bool, idle: Idle) -> Vec<Measurement> {
-    let (sides, wide, steps): (&[usize], _, _) = if quick { (&[32], 30, 170) } else { (&[32, 69], 60, 300) };
+    let (sides, wide, steps): (&[usize], _, _) = if quick { (&[32], 30, 170) } else { (&[32, 69], 45, 250) };
     let mut figures = Vec::new();
     for (spin, with) in [(Spin::None, "no spin"), (Spin::Ball, "spin")] {
         for &side in sides {
@@ -33,11 +31,9 @@ pub fn measure(quick: bool, idle: Idle) -> Vec<Measurement> {
             let mut one = Measurement::new(format!("one iteration, {with}"), each.contacts, each.seconds);
             one.bytes_per_particle = idle.held_for_each(each.contacts);
             figures.push(one);
-            let starts = [(Start::Warm, "warm", REPETITIONS), (Start::Cold, "cold", COLD_REPETITIONS)];
-            for (start, name, repetitions) in starts {
-                let solves = at_rest(side, spin, start, repetitions);
-                figures.push(figure(format!("stacks at rest, {name}, {with}"), solves));
-            }
+            let [cold, warm] = at_rest(side, spin, REPETITIONS);
+            figures.push(figure(format!("stacks at rest, warm, {with}"), warm));
+            figures.push(figure(format!("stacks at rest, cold, {with}"), cold));
         }
         let heaps: [(&str, World); 2] = [
             ("column of discs", heaps::discs(wide, wide, 0.5, 0.0, spin)),
