@@ -7,6 +7,8 @@ pub mod fluids;
 pub mod machine;
 pub mod measurement;
 pub mod ranks;
+#[cfg(feature = "rapier")]
+mod rapier;
 pub mod solids;
 mod steps;
 

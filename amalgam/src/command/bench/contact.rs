@@ -1,14 +1,13 @@
 //! The contact law: solves of stacks at rest and of heaps that collapse.
 
-#[cfg(feature = "rapier")]
-mod rapier;
-
 use amalgam_coordinator::measure::{
     Solves, at_rest, collapse, heaps, iterations, whole_steps,
     world::{Spin, World},
 };
 
 use super::measurement::{Idle, Measurement};
+#[cfg(feature = "rapier")]
+use super::rapier;
 
 /// Iterations of a solve that measures one.
 const ITERATIONS: u32 = 50;
