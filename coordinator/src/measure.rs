@@ -79,10 +79,9 @@ pub fn iterations(side: usize, spin: Spin, iterations: u32, repetitions: usize) 
     solves
 }
 
-/// Whole steps of length `dt` [s] of balls at rest in stacks, with the search for contacts, timed. Returns also
-/// the largest overlap after them, over the radius.
-pub fn whole_steps(stacks: World, dt: f64, steps: usize) -> (Solves, f64) {
-    let mut world = stacks;
+/// Whole steps of length `dt` [s], with the search for contacts, timed. Returns also the largest overlap after
+/// them, over the radius.
+pub fn whole_steps(mut world: World, dt: f64, steps: usize) -> (Solves, f64) {
     let mut solves = Solves::default();
     for _ in 0..steps {
         let start = Instant::now();
