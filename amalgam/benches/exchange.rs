@@ -372,6 +372,7 @@ impl Caller {
             domain_max: corner(1e4),
             gravity: corner(0.0),
             seed: 1,
+            obstacles: Vec::new(),
         };
         let begin = Begin { context: self.context(), interest: EVERYONE }.into_packets();
         let solver = &mut self.solver;

@@ -170,7 +170,8 @@ fn keys_of<T: DeserializeOwned>(text: &str) -> Vec<String> {
 
 fn keys_of_section(program: &impl SolverProgram, section: &str) -> Vec<String> {
     let domain = (DVec3::ZERO, DVec3::ONE);
-    let world = World { participant: "one".into(), domain, gravity: DVec3::NEG_Z, seed: 0 };
+    let world =
+        World { participant: "one".into(), domain, gravity: DVec3::NEG_Z, seed: 0, obstacles: Vec::new() };
     let faults = program.create(section, &world).err().expect("the unknown key is refused");
     let fault =
         faults.iter().find(|fault| fault.message.contains("zzz")).expect("a fault of the unknown key");
@@ -268,8 +269,13 @@ fn scenes_in_documents_are_right() {
             for participant in scene.participants.iter().filter(|one| !one.section.is_empty()) {
                 let Served::Locally(kind) = participant.served else { continue };
                 let domain = (scene.domain.min, scene.domain.max);
-                let world =
-                    World { participant: name.clone(), domain, gravity: scene.domain.gravity, seed: 0 };
+                let world = World {
+                    participant: name.clone(),
+                    domain,
+                    gravity: scene.domain.gravity,
+                    seed: 0,
+                    obstacles: Vec::new(),
+                };
                 let created = kind.program().create(&participant.section, &world);
                 assert!(created.is_ok(), "{name}: {:?}\n{block}", created.err());
                 checked += 1;

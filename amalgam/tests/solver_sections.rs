@@ -18,6 +18,7 @@ fn check(scene: &Scene) -> Result<Vec<usize>, SceneError> {
             domain: (scene.domain.min, scene.domain.max),
             gravity: scene.domain.gravity,
             seed: scene.header.seed,
+            obstacles: Vec::new(),
         };
         let solver = kind.program().create(&participant.section, &world).map_err(|faults| {
             let faults: Vec<_> = faults.into_iter().map(|fault| (fault.key, fault.message)).collect();

@@ -129,6 +129,7 @@ impl<'a> Bench<'a> {
             domain_max: Some(vec3_to_wire(self.section.domain.1)),
             gravity: Some(vec3_to_wire(self.gravity)),
             seed: self.section.seed,
+            obstacles: Vec::new(),
         }
     }
 

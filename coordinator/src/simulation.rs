@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use amalgam_particles::{DVec3, Lattice, MovingSurface, ParticleId, random};
+use amalgam_particles::{DVec3, Lattice, MovingSurface, Obstacle, ParticleId, random};
 use amalgam_proto::contract::{GRIDS_MAX, Table};
 use futures_util::future::join_all;
 
@@ -110,11 +110,11 @@ impl Simulation {
         plan: Plan,
         chosen: ChosenMethod,
         order: Order,
-        connections: Vec<Connection>,
-        tables: Vec<Table>,
+        obstacles: &[Obstacle],
+        (connections, tables): (Vec<Connection>, Vec<Table>),
     ) -> Result<Self, CoordinatorError> {
         let names: Vec<String> = connections.iter().map(|connection| connection.name.clone()).collect();
-        let setup = Setup::new(plan, chosen, order, &connections, &tables)?;
+        let setup = Setup::new(plan, chosen, order, obstacles, (&connections, &tables))?;
         for sieve in sieves(&names, &tables) {
             tracing::warn!("{sieve}");
         }

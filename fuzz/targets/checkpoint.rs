@@ -51,6 +51,7 @@ fuzz_target!(|input: Input| {
         domain: (DVec3::splat(-1.0), DVec3::splat(1.0)),
         gravity: DVec3::ZERO,
         seed: 1,
+        obstacles: Vec::new(),
     };
     for section in SECTIONS {
         let created = amalgam_solver_solid::SolidProgram.create(section, &world);

@@ -171,6 +171,7 @@ impl Peer {
             domain_max: corner(10.0),
             gravity: corner(-1.0),
             seed: 1,
+            obstacles: Vec::new(),
         };
         let answer = self.runtime.block_on(async { drained(self.solver.initialize(request).await).await });
         answer.expect("it initialises");

@@ -1,7 +1,13 @@
-//! Closed surfaces from OBJ, STL and PLY files, for bodies that are filled with particles.
+//! Closed surfaces from OBJ, STL and PLY files, for bodies that are filled with particles, and distances from
+//! obstacles.
 //!
 //! [`read_into`] reads the file that a shape names; everything that follows (is it closed? what is inside?)
 //! is geometry and lives in `amalgam_particles::surface`.
+
+mod obstacles;
+
+pub use obstacles::faces::{Faces, faces};
+pub use obstacles::{Beside, Obstacles};
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read, Seek};

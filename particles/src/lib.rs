@@ -10,6 +10,7 @@ mod grid;
 mod groups;
 mod id;
 pub mod lanes;
+mod obstacle;
 mod pairs;
 pub mod polygon;
 pub mod random;
@@ -25,9 +26,10 @@ pub use fields::{
     MASS_RANGE, MASS_RULE, MOMENTUM_LIMIT, Particles, ParticlesError, RADIUS_RANGE, RADIUS_RULE, SPEED_LIMIT,
     is_mass, is_radius,
 };
-pub use glam::{DMat3, DVec3};
+pub use glam::{DMat3, DQuat, DVec3};
 pub use grid::{CellGrid, POSITION_LIMIT, counting_sort};
 pub use groups::{GroupMap, NO_GROUP, StepEnd};
 pub use id::ParticleId;
+pub use obstacle::{Obstacle, ObstacleForm};
 pub use pairs::{PairFinder, Spheres};
 pub use surface::moving::MovingSurface;

@@ -8,10 +8,12 @@ use crate::columns::room::{Known, Room};
 use crate::columns::{Columns, Packet, WireError};
 
 mod convert;
+mod convert_obstacle;
 mod convert_step;
 mod values;
 
 pub use crate::columns::room::{CELL_COLUMNS, GRIDS_MAX};
+pub use convert_obstacle::{obstacle_from_wire, obstacle_to_wire};
 pub use values::{
     DT_RANGE, NAME_BYTES_MAX, SLOPE_LIMIT, SUM_LIMIT, check_name, vec3_from_wire, vec3_to_wire,
 };
@@ -77,6 +79,8 @@ pub struct Description {
     pub version: String,
     /// Integration of the solver, unless a [`Table`] states another one.
     pub integration: Integration,
+    /// True if the program wants to be told of the scene's obstacles.
+    pub wants_obstacles: bool,
 }
 
 /// A participant at the start: the answer to Initialize.

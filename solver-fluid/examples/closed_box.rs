@@ -23,6 +23,7 @@ fn main() -> anyhow::Result<()> {
         domain: (DVec3::ZERO, DVec3::new(2.0 * EDGE, EDGE, 1.5 * EDGE)),
         gravity: DVec3::new(0.0, 0.0, -9.81),
         seed: 1,
+        obstacles: Vec::new(),
     };
     let section = format!(
         "spacing = {}\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [{EDGE}, {EDGE}, {EDGE}]",

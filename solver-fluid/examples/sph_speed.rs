@@ -17,6 +17,7 @@ fn main() -> anyhow::Result<()> {
         domain: (DVec3::ZERO, DVec3::new(1.0, 0.5, 1.0)),
         gravity: DVec3::new(0.0, 0.0, -9.81),
         seed: 1,
+        obstacles: Vec::new(),
     };
     let section =
         format!("spacing = {spacing}\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [0.5, 0.5, 0.5]");

@@ -24,6 +24,10 @@ use amalgam_solver_kit::{Description, Integration, SectionError, Solver, SolverP
 pub struct FluidProgram;
 
 impl SolverProgram for FluidProgram {
+    fn wants_obstacles(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> Description {
         Description { name: "fluid", version: env!("CARGO_PKG_VERSION"), integration: Integration::Explicit }
     }

@@ -303,6 +303,7 @@ impl Service {
             name: program.name.into(),
             version: program.version.into(),
             integration: program.integration,
+            wants_obstacles: self.program.wants_obstacles(),
         };
         if asked != PROTOCOL_VERSION {
             let older = if asked < PROTOCOL_VERSION { "the coordinator" } else { program.name };

@@ -1,7 +1,7 @@
 //! The one trait a solver implements.
 
 use amalgam_particles::{
-    Body, CellSet, DMat3, DVec3, GroupMap, Lattice, MovingSurface, ParticleId, Particles, StepEnd,
+    Body, CellSet, DMat3, DVec3, GroupMap, Lattice, MovingSurface, Obstacle, ParticleId, Particles, StepEnd,
 };
 
 pub use amalgam_proto::contract::Integration;
@@ -34,6 +34,9 @@ pub struct World {
     pub gravity: DVec3,
     /// Seed of everything random in the scene.
     pub seed: u64,
+    /// Obstacles of the scene, for a program that wants them ([`SolverProgram::wants_obstacles`]); else empty.
+    /// The coordinator keeps particles out of them.
+    pub obstacles: Vec<Obstacle>,
 }
 
 /// A request to integrate, tentative: the state at the start of the step stays untouched.
@@ -291,6 +294,11 @@ pub trait Solver: Send + Sync + 'static {
 pub trait SolverProgram: Send + Sync + 'static {
     /// The description of the program.
     fn describe(&self) -> Description;
+
+    /// True if solvers are to be told of the scene's obstacles.
+    fn wants_obstacles(&self) -> bool {
+        false
+    }
 
     /// Checks a participant's section (TOML, verbatim from the scene) and builds the solver from it.
     ///

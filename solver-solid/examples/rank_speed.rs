@@ -22,6 +22,7 @@ fn cloth(edge: u64) -> SolidSolver {
         domain: (DVec3::splat(-10.0), DVec3::splat(10.0)),
         gravity: DVec3::new(0.0, 0.0, -9.81),
         seed: 1,
+        obstacles: Vec::new(),
     };
     SolidSolver::from_section(&section, &world).unwrap_or_else(|faults| panic!("{faults:?}"))
 }

@@ -29,6 +29,7 @@ fn main() {
         domain: (DVec3::splat(-10.0), DVec3::splat(10.0)),
         gravity: DVec3::new(0.0, 0.0, -9.81),
         seed: 1,
+        obstacles: Vec::new(),
     };
     let mut solid = SolidSolver::from_section(&section, &world).expect("the section is right");
     let count = solid.particles().len();

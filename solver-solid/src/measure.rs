@@ -134,6 +134,7 @@ pub fn implicit_step(
         domain: (DVec3::splat(-10.0), DVec3::splat(10.0)),
         gravity: DVec3::new(0.0, 0.0, -9.81),
         seed: 1,
+        obstacles: Vec::new(),
     };
     let section = block(particles, layout, "tolerance = 1e-4");
     let mut solid = SolidSolver::from_section(&section, &world).unwrap_or_else(|faults| panic!("{faults:?}"));

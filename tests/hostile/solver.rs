@@ -99,6 +99,7 @@ impl OnSolver {
             section,
             epoch: 9,
             seed: 1,
+            obstacles: Vec::new(),
             domain_min: Some(v1::Vec3::default()),
             domain_max: Some(v1::Vec3 { x: 1.0, y: 1.0, z: 1.0 }),
             gravity: Some(v1::Vec3::default()),

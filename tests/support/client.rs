@@ -103,6 +103,7 @@ impl Client {
             domain_max: corner(10.0),
             gravity: Some(v1::Vec3 { x: 0.0, y: 0.0, z: -9.81 }),
             seed: 1,
+            obstacles: Vec::new(),
         };
         let solver = &mut self.solver;
         self.runtime.block_on(async {

@@ -4,14 +4,16 @@
 use std::time::{Duration, Instant};
 
 use amalgam_network::{Access, Calls, innermost, is_refusal, speaks_tls};
-use amalgam_particles::CellSet;
+use amalgam_particles::{CellSet, Obstacle};
 use amalgam_proto::columns::{Packet, WireError};
 use amalgam_proto::contract::{
     Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Description, Frame, Integrate, Integrated,
-    Restore, Snapshot, Survey, Surveyed, Table, vec3_to_wire,
+    Restore, Snapshot, Survey, Surveyed, Table, obstacle_to_wire, vec3_to_wire,
 };
 use amalgam_proto::room::{CELL_BYTES_MAX, CELL_SET_BYTES_MAX};
-use amalgam_proto::{Columns, Incoming, Known, Outgoing, PROTOCOL_VERSION, Room, call, gather, v1};
+use amalgam_proto::{
+    Columns, Incoming, Known, Outgoing, PROTOCOL_VERSION, Room, call, gather, message_limit, v1,
+};
 use prost::Message;
 use serde::{Deserialize, Serialize};
 use tonic::{Code, Status};
@@ -172,10 +174,10 @@ impl Connection {
     pub(crate) async fn initialize(
         &mut self,
         section: &str,
-        domain: &DomainSettings,
+        (domain, obstacles): (&DomainSettings, &[Obstacle]),
         seed: u64,
     ) -> Result<Table, CoordinatorError> {
-        let request = v1::InitializeRequest {
+        let mut request = v1::InitializeRequest {
             run_id: self.context.run_id.clone(),
             epoch: self.context.epoch,
             participant: self.name.clone(),
@@ -184,7 +186,19 @@ impl Connection {
             domain_max: Some(vec3_to_wire(domain.max)),
             gravity: Some(vec3_to_wire(domain.gravity)),
             seed,
+            obstacles: Vec::new(),
         };
+        if self.description.wants_obstacles {
+            request.obstacles = obstacles.iter().map(obstacle_to_wire).collect();
+            if request.encoded_len() > message_limit() {
+                return Err(CoordinatorError::Scene(format!(
+                    "the obstacles take {} bytes, but participant {} can be sent {}: simplify their meshes",
+                    request.encoded_len(),
+                    self.name,
+                    message_limit()
+                )));
+            }
+        }
         let mut calls = self.calls.clone();
         let answer = async move {
             let answer = call(&mut calls, "Initialize", Outgoing::message(&request)).await?;

@@ -1,6 +1,6 @@
 //! `[domain]`: where the scene happens.
 
-use amalgam_particles::DVec3;
+use amalgam_particles::{DVec3, Obstacle};
 use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
@@ -30,6 +30,14 @@ fn earth() -> DVec3 {
 }
 
 impl DomainSettings {
+    /// All obstacles, with the surfaces from their files.
+    ///
+    /// # Errors
+    /// A file that gives no closed surface.
+    pub fn all_obstacles(&self) -> Result<Vec<Obstacle>, String> {
+        self.obstacles.iter().map(ObstacleSettings::obstacle).collect()
+    }
+
     /// Faults in the values.
     pub fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();

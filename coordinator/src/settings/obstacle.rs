@@ -1,8 +1,9 @@
 //! `[[domain.obstacles]]`: smooth surfaces that nothing moves.
 
+use amalgam_meshes::Faces;
 use amalgam_particles::shapes::{Rotation, Shape};
 use amalgam_particles::surface::Surface;
-use amalgam_particles::{DVec3, POSITION_LIMIT};
+use amalgam_particles::{DQuat, DVec3, Obstacle, ObstacleForm, POSITION_LIMIT};
 use serde::{Deserialize, Serialize};
 
 use super::fault::Fault;
@@ -81,7 +82,7 @@ impl ObstacleShape {
     ///
     /// # Errors
     /// The fault of the file, or the reason why it cannot be read.
-    pub(crate) fn surface(&self) -> Result<Surface, String> {
+    fn surface(&self) -> Result<Surface, String> {
         let Self::Mesh { file, scale, translation } = self else { return Err("is not named".into()) };
         let mut shape =
             Shape::Mesh { file: file.clone(), scale: *scale, translation: *translation, surface: None };
@@ -101,6 +102,40 @@ impl ObstacleShape {
 }
 
 impl ObstacleSettings {
+    /// The obstacle, with the surface from its file.
+    ///
+    /// # Errors
+    /// A file that gives no closed surface.
+    pub fn obstacle(&self) -> Result<Obstacle, String> {
+        let form = match self.shape {
+            ObstacleShape::Plane { point, normal } => {
+                ObstacleForm::Plane { point, normal: normal.normalize() }
+            }
+            ObstacleShape::Box { min, max } => ObstacleForm::Box { min, max },
+            ObstacleShape::Sphere { center, radius } => ObstacleForm::Ball { center, radius },
+            ObstacleShape::Cylinder { center, axis, radius, height } => {
+                ObstacleForm::Cylinder { center, axis: axis.normalize(), radius, height }
+            }
+            ObstacleShape::Mesh { .. } => {
+                let read = self.shape.surface();
+                ObstacleForm::Mesh(read.map_err(|what| format!("the file of obstacle {} {what}", self.name))?)
+            }
+        };
+        let turn = |rotation: Rotation| {
+            DQuat::from_axis_angle(rotation.axis.normalize(), rotation.degrees.to_radians())
+        };
+        let rotation = self.rotation.map_or(DQuat::IDENTITY, turn);
+        Ok(Obstacle { form, rotation, is_hollow: self.inside })
+    }
+
+    /// The faces as triangles: see [`amalgam_meshes::faces`].
+    ///
+    /// # Errors
+    /// A file that gives no closed surface.
+    pub fn faces(&self, within: (DVec3, DVec3)) -> Result<Faces, String> {
+        Ok(amalgam_meshes::faces(&self.obstacle()?, within))
+    }
+
     /// Faults in the values of entry `at` of the list.
     pub(super) fn faults(&self, at: usize) -> Vec<Fault> {
         let mut faults = Vec::new();

@@ -65,6 +65,7 @@ impl Simulation {
                 "a scene has 1 to {PARTICIPANTS_MAX} participants, this one {count}"
             )));
         }
+        let obstacles = plan.domain.all_obstacles().map_err(CoordinatorError::Scene)?;
         // I/O is done on the thread that waits for it: a hand-over between threads costs more than the
         // message.
         let io = tokio::runtime::Builder::new_current_thread()
@@ -76,10 +77,9 @@ impl Simulation {
             let work = async {
                 let calls = participants.iter().map(|plan| reach(plan, joining, deadline));
                 let mut connected = try_join_all(calls).await?;
-                let calls = connected
-                    .iter_mut()
-                    .zip(participants)
-                    .map(|(connection, p)| connection.initialize(&p.section, &plan.domain, plan.seed));
+                let calls = connected.iter_mut().zip(participants).map(|(connection, p)| {
+                    connection.initialize(&p.section, (&plan.domain, &obstacles), plan.seed)
+                });
                 let tables =
                     join_all(calls).await.into_iter().collect::<Result<Vec<_>, CoordinatorError>>()?;
                 Ok((connected, tables))
@@ -96,7 +96,7 @@ impl Simulation {
         let names: Vec<&str> = connected.iter().map(|connection| connection.name.as_str()).collect();
         let order = Order::new(&names, chosen.method.properties().orders_by_name);
         let (connected, tables) = (order.run_order(connected), order.run_order(tables));
-        Self::new(io, plan, chosen, order, connected, tables)
+        Self::new(io, plan, chosen, order, &obstacles, (connected, tables))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use amalgam_meshes::{Beside, Obstacles};
 use amalgam_particles::{Body, DVec3, reduce};
 use rayon::prelude::*;
 
@@ -10,7 +11,6 @@ use crate::contacts::Candidates;
 use crate::law::bodies::{Bodies, InverseInertia, Motion};
 use crate::law::contact::{Contact, Plane, Sphere, outruns};
 use crate::law::{ContactLaw, LawStatistics, Step, WarmStart};
-use crate::obstacles::{Beside, Obstacles};
 use crate::participant::Participant;
 
 /// The contacts of a step, the bodies that have them, and the solver of their impulses. It is working storage

@@ -1,10 +1,10 @@
 //! Setup of a run: all that is fixed at its start, and checks of it.
 
-use amalgam_particles::{Lattice, PairFinder, Spheres};
+use amalgam_meshes::Obstacles;
+use amalgam_particles::{Lattice, Obstacle, PairFinder, Spheres};
 use amalgam_proto::contract::{Integration, Table};
 
 use crate::error::CoordinatorError;
-use crate::obstacles::Obstacles;
 use crate::participant::Participant;
 use crate::participant::connection::Connection;
 use crate::settings::{
@@ -55,12 +55,12 @@ impl Setup {
         plan: Plan,
         chosen: ChosenMethod,
         order: Order,
-        connections: &[Connection],
-        tables: &[Table],
+        obstacles: &[Obstacle],
+        (connections, tables): (&[Connection], &[Table]),
     ) -> Result<Self, CoordinatorError> {
         let names: Vec<String> = connections.iter().map(|connection| connection.name.clone()).collect();
         check_immovable(&names, tables)?;
-        let obstacles = Obstacles::new(&plan.domain.obstacles).map_err(CoordinatorError::Scene)?;
+        let obstacles = Obstacles::new(obstacles);
         let surfaced = names.iter().chain(plan.domain.obstacles.iter().map(|obstacle| &obstacle.name));
         let surfaces = Surfaces::new(&plan.coupling, &surfaced.cloned().collect::<Vec<_>>(), names.len())?;
         let lattice = Lattice { origin: plan.domain.min, cell_size: cell_size(radii(tables).collect()) };

@@ -62,6 +62,7 @@ impl Description {
             version: self.version.clone(),
             protocol_version: PROTOCOL_VERSION,
             integration: self.integration.to_wire().into(),
+            obstacles: self.wants_obstacles,
         }
     }
 
@@ -75,7 +76,8 @@ impl Description {
         })?;
         check_name("name", &answer.name)?;
         check_name("version", &answer.version)?;
-        Ok(Self { name: answer.name, version: answer.version, integration })
+        let wants_obstacles = answer.obstacles;
+        Ok(Self { name: answer.name, version: answer.version, integration, wants_obstacles })
     }
 }
 

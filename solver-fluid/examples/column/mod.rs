@@ -11,6 +11,7 @@ pub(crate) fn column(edge: f64) -> Flip {
         domain: (DVec3::ZERO, DVec3::splat(edge)),
         gravity: DVec3::NEG_Z * 9.81,
         seed: 1,
+        obstacles: Vec::new(),
     };
     let text = format!(
         "method = 'flip'\nspacing = 0.5\n[[shapes]]\ntype = 'box'\nmin = [0, 0, 0]\nmax = [{}, {edge}, {edge}]\n",

@@ -245,6 +245,7 @@ mod tests {
             domain: (DVec3::ZERO, DVec3::new(1.0, 1.0, 2.0)),
             gravity: DVec3::new(0.0, 0.0, -9.81),
             seed: 1,
+            obstacles: Vec::new(),
         };
         let faults = read(section, &world).err().unwrap_or_default();
         faults.into_iter().map(|fault| fault.key).collect()

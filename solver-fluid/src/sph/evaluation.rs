@@ -54,6 +54,7 @@ use super::neighbours::{
     CandidateCoordinates, CellOrder, Chunk, FixedPointGrid, NeighbourList, PRESSURE, PacketNeighbours,
     Points, SortedParticles, VOLUME,
 };
+use super::obstacle_density::Added;
 use super::pairs::PairForce;
 use super::sweep::{ChunkSweep, split};
 use super::viscosity::with_force;
@@ -78,6 +79,8 @@ pub struct Evaluation {
     accelerations_max: Vec<f32>,
     /// Neighbours of the packets of each chunk, found with densities and used again for forces.
     lists: Vec<NeighbourList>,
+    /// What obstacles add to each particle, in cell order; empty without obstacles.
+    added: Vec<Added>,
     /// Index of each particle in the cell order.
     rank: Vec<AtomicU32>,
     /// Number of own particles, behind which ghosts are numbered.
@@ -107,6 +110,7 @@ impl Evaluation {
             totals: Vec::new(),
             accelerations_max: Vec::new(),
             lists: Vec::new(),
+            added: Vec::new(),
             rank: Vec::new(),
             own: 0,
             joined: JoinedTotals::default(),
@@ -120,14 +124,15 @@ impl Evaluation {
         let grid = FixedPointGrid::new(parameters.support_radius, parameters.walls);
         self.cells.rebuild(self.width, &grid, own, ghosts);
         self.own = own.positions.len();
-        let Self { width, cells, chunks, sorted, compression, totals, lists, rank, own: own_count, .. } =
-            self;
-        let own_count = *own_count;
+        let Self { width, cells, chunks, sorted, compression, totals, lists, rank, added, .. } = self;
+        let own_count = own.positions.len();
         let count = cells.order().len();
         cells.chunks(SWEEP_CHUNK, chunks);
         rank.resize_with(count, AtomicU32::default);
         sorted.set(&grid, cells, (own, ghosts), rank);
         compression.resize(count, 0.0);
+        find_added(parameters, (cells.order(), own.positions), added);
+        let added = &*added;
         let [kernel, _] = parameters.formulation.kernels(parameters.support_radius);
         let source = parameters.state;
         let constants = PassConstants {
@@ -147,6 +152,9 @@ impl Evaluation {
                 let pairs = with_force!(parameters.formulation, force => {
                     width.run(KernelSums::of(force, sweep, candidates))
                 });
+                if let Some(added) = added.get(chunk.particles.clone()) {
+                    compression.iter_mut().zip(added).for_each(|(sum, added)| *sum += added.sum);
+                }
                 // A ghost's sum of zero gives no pressure and adds nothing to the totals. Its owner sends its
                 // pressure later.
                 clear_ghosts(cells.order(), (chunk, own_count), compression, 0.0);
@@ -163,6 +171,7 @@ impl Evaluation {
 
     fn sum_accelerations<F: PairForce>(&mut self, parameters: &SphParameters, force: F) {
         let Self { width, cells, chunks, sorted, acceleration, accelerations_max, lists, own, .. } = self;
+        let (added, compression, state) = (&self.added, &self.compression, parameters.state);
         let own = *own;
         let grid = FixedPointGrid::new(parameters.support_radius, parameters.walls);
         acceleration.resize(cells.order().len(), Vec3::ZERO);
@@ -175,6 +184,14 @@ impl Evaluation {
                 list.rewind();
                 let sweep = ChunkSweep { search, chunk, list, values: &mut *acceleration, own };
                 width.run(Accelerations { sweep, particles, neighbours, force });
+                if let Some(added) = added.get(chunk.particles.clone()) {
+                    let compression = &compression[chunk.particles.clone()];
+                    for (value, (added, &x)) in acceleration.iter_mut().zip(added.iter().zip(compression)) {
+                        let x = f64::from(x);
+                        let pressure = state.pressure(x) / (x * x * state.rest_density);
+                        *value += pressure as f32 * Vec3::from_array(added.push);
+                    }
+                }
                 clear_ghosts(cells.order(), (chunk, own), acceleration, Vec3::ZERO);
                 acceleration.iter().map(|a| a.length_squared()).fold(0.0, larger)
             })
@@ -261,6 +278,15 @@ impl Evaluation {
         let sound_speed = parameters.state.sound_speed;
         parameters.mass * sound_speed * sound_speed * self.joined.energy
     }
+}
+
+/// Finds what obstacles add to each own particle, in cell order.
+fn find_added(parameters: &SphParameters, (order, positions): (&[u32], &[DVec3]), added: &mut Vec<Added>) {
+    added.clear();
+    let Some(obstacles) = &parameters.obstacles else { return };
+    let reader = obstacles.read(positions);
+    let of = |&i: &u32| positions.get(i as usize).map_or(Added::default(), |&x| reader.at(x));
+    added.par_extend(order.par_iter().with_min_len(SWEEP_CHUNK).map(of));
 }
 
 /// Sets the unused values of the ghosts in a chunk to the neutral element `nothing` of the sums that follow.

@@ -46,6 +46,7 @@ pub(crate) fn kernel_compressions(points: &[DVec3], spacing: f64, domain: (DVec3
         substeps_max: 1,
         gravity: DVec3::ZERO,
         walls: Some(Walls::new((low, high), support_radius)),
+        obstacles: None,
         sources: Sources::default(),
         fields: Fields::default(),
     };

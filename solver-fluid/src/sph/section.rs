@@ -24,7 +24,7 @@ use amalgam_solver_kit::{DragSettings, ForceSettings, SectionError, World};
 use serde::Deserialize;
 
 use super::{
-    Artificial, Formulation, Morris, Mueller, SphParameters, Xsph,
+    Artificial, Formulation, Morris, Mueller, ObstacleDensity, SphParameters, Xsph,
     guard::{SOUND_SPEED_RATIO, speed_warning},
     initial_density::{check_density, compressions},
     pressure::{
@@ -164,6 +164,8 @@ pub fn read(section: &str, world: &World) -> Result<(SphParameters, Particles), 
         return Err(faults);
     }
     let radius = section.radius.unwrap_or(0.5 * section.spacing);
+    let formulation = section.formulation(sound_speed, support_radius);
+    let [kernel, _] = formulation.kernels(support_radius);
     let next_id = bodies.iter().map(Vec::len).sum::<usize>() as u64;
     let parameters = SphParameters {
         radius,
@@ -173,11 +175,12 @@ pub fn read(section: &str, world: &World) -> Result<(SphParameters, Particles), 
         support_radius,
         mass: section.rest_density * section.spacing.powi(3),
         state: EquationOfState { law: section.law(), rest_density: section.rest_density, sound_speed },
-        formulation: section.formulation(sound_speed, support_radius),
+        formulation,
         cfl: section.cfl,
         substeps_max: section.substeps_max,
         gravity: world.gravity,
         walls,
+        obstacles: ObstacleDensity::new(&world.obstacles, walls, &kernel, section.spacing),
     };
     let at_start = compressions(&parameters, &bodies.concat());
     let mut warnings = volume_warnings(&section.shapes, &bodies, section.spacing);
@@ -376,6 +379,7 @@ mod tests {
             domain: (DVec3::ZERO, DVec3::new(1.0, 1.0, 2.0)),
             gravity: DVec3::new(0.0, 0.0, -9.81),
             seed: 1,
+            obstacles: Vec::new(),
         }
     }
 

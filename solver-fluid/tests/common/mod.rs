@@ -13,6 +13,7 @@ pub fn world(domain: DVec3, gravity: f64) -> World {
         domain: (DVec3::ZERO, domain),
         gravity: DVec3::new(0.0, 0.0, -gravity),
         seed: 1,
+        obstacles: Vec::new(),
     }
 }
 

@@ -111,11 +111,13 @@ impl Session {
         program: &Arc<dyn SolverProgram>,
         request: v1::InitializeRequest,
     ) -> Result<Table, Refusal> {
-        use amalgam_proto::contract::{check_name, vec3_from_wire};
+        use amalgam_proto::contract::{check_name, obstacle_from_wire, vec3_from_wire};
         check_name("run_id", &request.run_id)?;
         check_name("participant", &request.participant)?;
         let context = Context { run_id: request.run_id, epoch: request.epoch, step: 0 };
         self.run.as_ref().map_or(Ok(()), |run| check_beginning(&context, &run.context))?;
+        let obstacles: Result<_, _> = request.obstacles.into_iter().map(obstacle_from_wire).collect();
+        let obstacles = obstacles?;
         let world = World {
             participant: request.participant,
             domain: (
@@ -124,6 +126,7 @@ impl Session {
             ),
             gravity: vec3_from_wire("gravity", request.gravity)?,
             seed: request.seed,
+            obstacles,
         };
         let mut solver = program.create(&request.section, &world).map_err(Refusal::Section)?;
         let table = Table {

@@ -11,6 +11,7 @@ pub fn world(gravity: DVec3) -> World {
         domain: (DVec3::splat(-100.0), DVec3::splat(100.0)),
         gravity,
         seed: 1,
+        obstacles: Vec::new(),
     }
 }
 

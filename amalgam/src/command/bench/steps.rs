@@ -70,5 +70,6 @@ pub(super) fn world(max: DVec3) -> World {
         domain: (DVec3::ZERO, max),
         gravity: DVec3::new(0.0, 0.0, -9.81),
         seed: 1,
+        obstacles: Vec::new(),
     }
 }

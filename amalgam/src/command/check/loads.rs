@@ -32,6 +32,7 @@ pub(super) fn fluids(plan: &Plan, participants: &[(&str, &str)]) -> Vec<SoftFlui
             domain: (plan.domain.min, plan.domain.max),
             gravity: plan.domain.gravity,
             seed: plan.seed,
+            obstacles: Vec::new(),
         };
         // The fluid's solver has given its warnings already.
         let quiet = tracing::subscriber::NoSubscriber::default();

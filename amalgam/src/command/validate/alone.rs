@@ -91,6 +91,7 @@ pub(super) fn parse(name: &str, text: &str, set: &[String]) -> Result<(Scene, Wo
         domain: (scene.domain.min, scene.domain.max),
         gravity: scene.domain.gravity,
         seed: scene.header.seed,
+        obstacles: Vec::new(),
     };
     Ok((scene, world))
 }

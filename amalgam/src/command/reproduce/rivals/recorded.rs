@@ -74,6 +74,7 @@ pub(super) fn start(scene: &Scene) -> Result<Discs, CommandError> {
         domain: (scene.domain.min, scene.domain.max),
         gravity: scene.domain.gravity,
         seed: scene.header.seed,
+        obstacles: Vec::new(),
     };
     let solver = SolidProgram.create(section, &world).map_err(|faults| {
         let faults: Vec<_> = faults.into_iter().map(|fault| (fault.key, fault.message)).collect();

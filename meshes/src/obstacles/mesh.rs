@@ -1,9 +1,7 @@
-//! Obstacles from mesh files: position of a point relative to a closed surface of triangles. Distances come
-//! from the library parry.
+//! Obstacles from meshes: position of a point relative to a closed surface of triangles.
 
-use amalgam_particles::DVec3;
 use amalgam_particles::surface::Surface;
-use glam::DQuat;
+use amalgam_particles::{DQuat, DVec3};
 use parry3d_f64::bounding_volume::Aabb;
 use parry3d_f64::query::PointQueryWithLocation;
 use parry3d_f64::shape::{TriMesh, TriMeshFlags, TrianglePointLocation};

@@ -1,18 +1,16 @@
-//! Obstacles: smooth surfaces that nothing moves. Distances come from the library parry.
+//! Distances from obstacles. They come from the library parry.
 
 pub(crate) mod faces;
 mod mesh;
 
 use std::sync::Arc;
 
-use amalgam_particles::shapes::Rotation;
-use amalgam_particles::{CellSet, DVec3, Lattice};
-use glam::{DQuat, IVec3};
+use amalgam_particles::{CellSet, DQuat, DVec3, Lattice, Obstacle, ObstacleForm};
+use glam::IVec3;
 use parry3d_f64::math::Pose;
 use parry3d_f64::query::PointQuery;
 use parry3d_f64::shape::{Ball, Cuboid, Cylinder};
 
-use crate::settings::{ObstacleSettings, ObstacleShape};
 use mesh::MeshSurface;
 
 /// A smooth surface.
@@ -32,52 +30,48 @@ enum Geometry {
     Mesh(Arc<MeshSurface>),
 }
 
-/// All obstacles of a scene.
+/// All obstacles of a scene. Their surfaces are numbered.
 #[derive(Clone, Default)]
-pub(crate) struct Obstacles {
+pub struct Obstacles {
     surfaces: Vec<Surface>,
 }
 
 /// Position of a particle relative to a surface.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Beside {
+pub struct Beside {
     /// Distance of the particle's centre from the surface [m], negative inside of the obstacle.
-    pub(crate) distance: f64,
+    pub distance: f64,
     /// Unit vector out of the obstacle.
-    pub(crate) normal: DVec3,
+    pub normal: DVec3,
 }
 
 impl Obstacles {
-    /// Builds the surfaces, with the shapes that stand in files.
-    ///
-    /// # Errors
-    /// A file that gives no closed surface.
-    pub(crate) fn new(settings: &[ObstacleSettings]) -> Result<Self, String> {
-        let mut surfaces = Vec::new();
-        for (obstacle, one) in settings.iter().enumerate() {
-            let found =
-                geometries(one).map_err(|what| format!("the file of obstacle {} {what}", one.name))?;
-            surfaces.extend(found.into_iter().map(|geometry| Surface { obstacle, geometry }));
-        }
-        Ok(Self { surfaces })
+    /// Builds the surfaces.
+    pub fn new<'a>(obstacles: impl IntoIterator<Item = &'a Obstacle>) -> Self {
+        let geometries = obstacles.into_iter().map(geometries).enumerate();
+        let surfaces = geometries.flat_map(|(obstacle, found)| {
+            found.into_iter().map(move |geometry| Surface { obstacle, geometry })
+        });
+        Self { surfaces: surfaces.collect() }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
         self.surfaces.is_empty()
     }
 
     /// Number of surfaces. A hollow box has six.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.surfaces.len()
     }
 
     /// The obstacle that a surface belongs to.
-    pub(crate) fn obstacle(&self, surface: usize) -> usize {
+    pub fn obstacle(&self, surface: usize) -> usize {
         self.surfaces[surface].obstacle
     }
 
     /// Position of a point [m] relative to a surface.
-    pub(crate) fn beside(&self, surface: usize, point: DVec3) -> Beside {
+    pub fn beside(&self, surface: usize, point: DVec3) -> Beside {
         match &self.surfaces[surface].geometry {
             Geometry::Plane(on, normal) => Beside { distance: (point - on).dot(*normal), normal: *normal },
             Geometry::Body(shape, pose, is_hollow) => {
@@ -97,13 +91,7 @@ impl Obstacles {
 
     /// Finds the places of a surface within `reach` [m] of a point that a particle there may touch, each with
     /// its number in the surface.
-    pub(crate) fn all_beside(
-        &self,
-        surface: usize,
-        point: DVec3,
-        reach: f64,
-        mut found: impl FnMut(u32, Beside),
-    ) {
+    pub fn all_beside(&self, surface: usize, point: DVec3, reach: f64, mut found: impl FnMut(u32, Beside)) {
         if let Geometry::Mesh(mesh) = &self.surfaces[surface].geometry {
             return mesh.all_beside(point, reach, found);
         }
@@ -114,7 +102,7 @@ impl Obstacles {
     }
 
     /// The cells among `cells` that may hold a point on or behind a surface.
-    pub(crate) fn cells(&self, lattice: &Lattice, cells: &CellSet) -> CellSet {
+    pub fn cells(&self, lattice: &Lattice, cells: &CellSet) -> CellSet {
         let reach = 0.5 * 3f64.sqrt() * lattice.cell_size;
         let middle = |cell: IVec3| lattice.origin + (cell.as_dvec3() + 0.5) * lattice.cell_size;
         let touches =
@@ -124,14 +112,13 @@ impl Obstacles {
     }
 }
 
-fn geometries(settings: &ObstacleSettings) -> Result<Vec<Geometry>, String> {
-    let rotation = rotation_of(settings.rotation);
+fn geometries(&Obstacle { ref form, rotation, is_hollow }: &Obstacle) -> Vec<Geometry> {
     let body = |shape: Arc<dyn PointQuery + Send + Sync>, middle, rotation| {
-        vec![Geometry::Body(shape, Pose::from_parts(middle, rotation), settings.inside)]
+        vec![Geometry::Body(shape, Pose::from_parts(middle, rotation), is_hollow)]
     };
-    Ok(match settings.shape {
-        ObstacleShape::Plane { point, normal } => vec![Geometry::Plane(point, rotation * normal.normalize())],
-        ObstacleShape::Box { min, max } if settings.inside => {
+    match *form {
+        ObstacleForm::Plane { point, normal } => vec![Geometry::Plane(point, rotation * normal)],
+        ObstacleForm::Box { min, max } if is_hollow => {
             let (middle, half) = ((min + max) * 0.5, (max - min) * 0.5);
             let wall = |axis: DVec3| {
                 let out = rotation * axis;
@@ -139,78 +126,71 @@ fn geometries(settings: &ObstacleSettings) -> Result<Vec<Geometry>, String> {
             };
             DVec3::AXES.iter().flat_map(|&axis| [wall(axis), wall(-axis)]).collect()
         }
-        ObstacleShape::Box { min, max } => {
+        ObstacleForm::Box { min, max } => {
             body(Arc::new(Cuboid::new((max - min) * 0.5)), (min + max) * 0.5, rotation)
         }
-        ObstacleShape::Sphere { center, radius } => body(Arc::new(Ball::new(radius)), center, rotation),
-        ObstacleShape::Cylinder { center, axis, radius, height } => {
+        ObstacleForm::Ball { center, radius } => body(Arc::new(Ball::new(radius)), center, rotation),
+        ObstacleForm::Cylinder { center, axis, radius, height } => {
             body(Arc::new(Cylinder::new(0.5 * height, radius)), center, rotation * upright(axis))
         }
-        ObstacleShape::Mesh { .. } => {
-            let surface = settings.shape.surface()?;
-            vec![Geometry::Mesh(Arc::new(MeshSurface::new(&surface, rotation, settings.inside)))]
+        ObstacleForm::Mesh(ref surface) => {
+            vec![Geometry::Mesh(Arc::new(MeshSurface::new(surface, rotation, is_hollow)))]
         }
-    })
-}
-
-fn rotation_of(rotation: Option<Rotation>) -> DQuat {
-    rotation.map_or(DQuat::IDENTITY, |rotation| {
-        DQuat::from_axis_angle(rotation.axis.normalize(), rotation.degrees.to_radians())
-    })
+    }
 }
 
 /// The rotation that takes the library's cylinders, which stand along y, to `axis`.
 fn upright(axis: DVec3) -> DQuat {
-    DQuat::from_rotation_arc(DVec3::Y, axis.normalize())
+    DQuat::from_rotation_arc(DVec3::Y, axis)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use amalgam_particles::shapes::Shape;
 
-    fn obstacles(shape: ObstacleShape, rotation: Option<Rotation>, inside: bool) -> Obstacles {
-        let one = ObstacleSettings { name: "floor".into(), shape, rotation, inside };
-        Obstacles::new(&[one]).expect("a right obstacle")
+    fn obstacles(form: ObstacleForm, rotation: DQuat, is_hollow: bool) -> Obstacles {
+        Obstacles::new(&[Obstacle { form, rotation, is_hollow }])
     }
 
     #[test]
     fn distances_and_normals_are_those_of_the_shapes() {
-        let quarter = Some(Rotation { axis: DVec3::X, degrees: 90.0 });
+        let (straight, quarter) = (DQuat::IDENTITY, DQuat::from_rotation_x(90f64.to_radians()));
         let (min, max) = (DVec3::new(-1.0, -2.0, -3.0), DVec3::new(1.0, 2.0, 3.0));
         let cylinder =
-            ObstacleShape::Cylinder { center: DVec3::ZERO, axis: DVec3::X * 3.0, radius: 0.5, height: 4.0 };
-        for (shape, rotation, point, distance, normal) in [
+            ObstacleForm::Cylinder { center: DVec3::ZERO, axis: DVec3::X, radius: 0.5, height: 4.0 };
+        for (form, rotation, point, distance, normal) in [
             (
-                ObstacleShape::Plane { point: DVec3::Z, normal: DVec3::Z * 2.0 },
-                None,
+                ObstacleForm::Plane { point: DVec3::Z, normal: DVec3::Z },
+                straight,
                 DVec3::new(5.0, 5.0, 1.5),
                 0.5,
                 DVec3::Z,
             ),
-            (ObstacleShape::Box { min, max }, None, DVec3::new(1.25, 0.5, 0.0), 0.25, DVec3::X),
-            (ObstacleShape::Box { min, max }, None, DVec3::new(0.75, 0.5, 0.0), -0.25, DVec3::X),
-            (ObstacleShape::Box { min, max }, quarter, DVec3::new(0.0, 0.0, 2.5), 0.5, DVec3::Z),
-            (cylinder, None, DVec3::new(1.0, 0.0, 2.0), 1.5, DVec3::Z),
+            (ObstacleForm::Box { min, max }, straight, DVec3::new(1.25, 0.5, 0.0), 0.25, DVec3::X),
+            (ObstacleForm::Box { min, max }, straight, DVec3::new(0.75, 0.5, 0.0), -0.25, DVec3::X),
+            (ObstacleForm::Box { min, max }, quarter, DVec3::new(0.0, 0.0, 2.5), 0.5, DVec3::Z),
+            (cylinder, straight, DVec3::new(1.0, 0.0, 2.0), 1.5, DVec3::Z),
             (
-                ObstacleShape::Sphere { center: DVec3::X, radius: 2.0 },
-                None,
+                ObstacleForm::Ball { center: DVec3::X, radius: 2.0 },
+                straight,
                 DVec3::new(1.0, -1.5, 0.0),
                 -0.5,
                 -DVec3::Y,
             ),
         ] {
-            let beside = obstacles(shape.clone(), rotation, false).beside(0, point);
-            assert!((beside.distance - distance).abs() < 1e-14, "{shape:?}: {beside:?}");
-            assert!(beside.normal.distance(normal) < 1e-14, "{shape:?}: {beside:?}");
+            let beside = obstacles(form.clone(), rotation, false).beside(0, point);
+            assert!((beside.distance - distance).abs() < 1e-14, "{form:?}: {beside:?}");
+            assert!(beside.normal.distance(normal) < 1e-14, "{form:?}: {beside:?}");
         }
     }
 
     #[test]
     fn hollow_shapes_hold_what_is_inside() {
-        let ball = obstacles(ObstacleShape::Sphere { center: DVec3::X, radius: 2.0 }, None, true);
+        let ball = obstacles(ObstacleForm::Ball { center: DVec3::X, radius: 2.0 }, DQuat::IDENTITY, true);
         let beside = ball.beside(0, DVec3::new(1.0, -1.5, 0.0));
         assert!((beside.distance - 0.5).abs() < 1e-14 && beside.normal.distance(DVec3::Y) < 1e-14);
-        let hall = obstacles(ObstacleShape::Box { min: DVec3::ZERO, max: DVec3::ONE }, None, true);
+        let hall = obstacles(ObstacleForm::Box { min: DVec3::ZERO, max: DVec3::ONE }, DQuat::IDENTITY, true);
         let beside = |wall| hall.beside(wall, DVec3::new(0.1, 0.25, 0.7));
         let distances: Vec<f64> = (0..hall.len()).map(|wall| beside(wall).distance).collect();
         let expected = [0.1, 0.9, 0.25, 0.75, 0.7, 0.3];
@@ -237,10 +217,16 @@ mod tests {
         }
         let path = std::env::temp_dir().join(format!("amalgam-step-{}.obj", std::process::id()));
         std::fs::write(&path, file).expect("writes");
-        let shape =
-            ObstacleShape::Mesh { file: path.display().to_string(), scale: 1.0, translation: DVec3::ZERO };
-        let step = obstacles(shape, None, false);
+        let mut shape = Shape::Mesh {
+            file: path.display().to_string(),
+            scale: 1.0,
+            translation: DVec3::ZERO,
+            surface: None,
+        };
+        crate::read_into(&mut shape).expect("reads");
         std::fs::remove_file(&path).expect("removes");
+        let Shape::Mesh { surface: Some(surface), .. } = shape else { panic!("it has been read") };
+        let step = obstacles(ObstacleForm::Mesh(surface), DQuat::IDENTITY, false);
         let touched = |point: DVec3, reach: f64| {
             let mut found = Vec::new();
             step.all_beside(0, point, reach, |_, beside| found.push(beside));
@@ -263,7 +249,8 @@ mod tests {
 
     #[test]
     fn cells_on_and_behind_a_surface_are_found() {
-        let floor = obstacles(ObstacleShape::Plane { point: DVec3::ZERO, normal: DVec3::Z }, None, false);
+        let floor =
+            obstacles(ObstacleForm::Plane { point: DVec3::ZERO, normal: DVec3::Z }, DQuat::IDENTITY, false);
         let lattice = Lattice { origin: DVec3::ZERO, cell_size: 1.0 };
         let heights = [-5.5, -0.5, 0.5, 2.5, 9.5];
         let positions: Vec<DVec3> = heights.iter().map(|&z| DVec3::new(0.5, 0.5, z)).collect();

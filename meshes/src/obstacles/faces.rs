@@ -1,11 +1,9 @@
 //! The faces of obstacles as triangles, for pictures and files.
 
-use amalgam_particles::{DVec3, polygon};
-use glam::DQuat;
+use amalgam_particles::{DQuat, DVec3, Obstacle, ObstacleForm, polygon};
 use parry3d_f64::shape::{Ball, Cuboid, Cylinder};
 
-use super::{rotation_of, upright};
-use crate::settings::{ObstacleSettings, ObstacleShape};
+use super::upright;
 
 /// Number of corners of a circle.
 const CIRCLE: u32 = 96;
@@ -13,45 +11,35 @@ const CIRCLE: u32 = 96;
 /// Corners [m] and triangles of them.
 pub type Faces = (Vec<DVec3>, Vec<[u32; 3]>);
 
-impl ObstacleSettings {
-    /// The faces as triangles, anticlockwise seen from the side of the particles. A plane is as large as the
-    /// box `within` [m].
-    ///
-    /// # Errors
-    /// A file that gives no closed surface.
-    pub fn faces(&self, within: (DVec3, DVec3)) -> Result<Faces, String> {
-        let rotation = rotation_of(self.rotation);
-        let placed = |(corners, triangles): Faces, middle: DVec3, rotation: DQuat| {
-            (corners.into_iter().map(|corner| middle + rotation * corner).collect(), triangles)
-        };
-        let (corners, mut triangles) = match &self.shape {
-            &ObstacleShape::Plane { point, normal } => plane(point, rotation * normal.normalize(), within),
-            &ObstacleShape::Box { min, max } => {
-                placed(Cuboid::new((max - min) * 0.5).to_trimesh(), (min + max) * 0.5, rotation)
-            }
-            &ObstacleShape::Sphere { center, radius } => {
-                placed(Ball::new(radius).to_trimesh(CIRCLE, CIRCLE / 2), center, rotation)
-            }
-            &ObstacleShape::Cylinder { center, axis, radius, height } => placed(
-                Cylinder::new(0.5 * height, radius).to_trimesh(CIRCLE),
-                center,
-                rotation * upright(axis),
-            ),
-            shape @ ObstacleShape::Mesh { .. } => {
-                let surface =
-                    shape.surface().map_err(|what| format!("the file of obstacle {} {what}", self.name))?;
-                let (low, high) = surface.bounds();
-                let middle = 0.5 * (low + high);
-                let (corners, triangles) = surface.mesh();
-                let corners = corners.iter().map(|&corner| middle + rotation * (corner - middle)).collect();
-                (corners, triangles.to_vec())
-            }
-        };
-        if self.inside {
-            triangles.iter_mut().for_each(|[_, b, c]| std::mem::swap(b, c));
+/// The faces of an obstacle as triangles, anticlockwise seen from the side of the particles. A plane is as
+/// large as the box `within` [m].
+pub fn faces(&Obstacle { ref form, rotation, is_hollow }: &Obstacle, within: (DVec3, DVec3)) -> Faces {
+    let placed = |(corners, triangles): Faces, middle: DVec3, rotation: DQuat| {
+        (corners.into_iter().map(|corner| middle + rotation * corner).collect(), triangles)
+    };
+    let (corners, mut triangles) = match *form {
+        ObstacleForm::Plane { point, normal } => plane(point, rotation * normal, within),
+        ObstacleForm::Box { min, max } => {
+            placed(Cuboid::new((max - min) * 0.5).to_trimesh(), (min + max) * 0.5, rotation)
         }
-        Ok((corners, triangles))
+        ObstacleForm::Ball { center, radius } => {
+            placed(Ball::new(radius).to_trimesh(CIRCLE, CIRCLE / 2), center, rotation)
+        }
+        ObstacleForm::Cylinder { center, axis, radius, height } => {
+            placed(Cylinder::new(0.5 * height, radius).to_trimesh(CIRCLE), center, rotation * upright(axis))
+        }
+        ObstacleForm::Mesh(ref surface) => {
+            let (low, high) = surface.bounds();
+            let middle = 0.5 * (low + high);
+            let (corners, triangles) = surface.mesh();
+            let corners = corners.iter().map(|&corner| middle + rotation * (corner - middle)).collect();
+            (corners, triangles.to_vec())
+        }
+    };
+    if is_hollow {
+        triangles.iter_mut().for_each(|[_, b, c]| std::mem::swap(b, c));
     }
+    (corners, triangles)
 }
 
 /// The part of a plane in a box.
@@ -77,39 +65,41 @@ fn plane(point: DVec3, normal: DVec3, (low, high): (DVec3, DVec3)) -> Faces {
 mod tests {
     use super::*;
     use crate::obstacles::Obstacles;
-    use amalgam_particles::shapes::Rotation;
 
     #[test]
     fn faces_lie_on_the_surface_and_look_to_where_particles_are() {
-        let rotation = Some(Rotation { axis: DVec3::new(1.0, 2.0, 0.5), degrees: 40.0 });
+        let rotation = DQuat::from_axis_angle(DVec3::new(1.0, 2.0, 0.5).normalize(), 40f64.to_radians());
         let (min, max) = (DVec3::new(-0.3, -0.2, 0.1), DVec3::new(0.5, 0.4, 0.3));
         let shapes = [
             (
-                ObstacleShape::Plane { point: DVec3::new(0.1, 0.2, 0.3), normal: DVec3::new(0.2, 0.1, 2.0) },
+                ObstacleForm::Plane {
+                    point: DVec3::new(0.1, 0.2, 0.3),
+                    normal: DVec3::new(0.2, 0.1, 2.0).normalize(),
+                },
                 false,
             ),
-            (ObstacleShape::Box { min, max }, false),
-            (ObstacleShape::Box { min, max }, true),
-            (ObstacleShape::Sphere { center: min, radius: 0.4 }, false),
-            (ObstacleShape::Sphere { center: min, radius: 0.4 }, true),
+            (ObstacleForm::Box { min, max }, false),
+            (ObstacleForm::Box { min, max }, true),
+            (ObstacleForm::Ball { center: min, radius: 0.4 }, false),
+            (ObstacleForm::Ball { center: min, radius: 0.4 }, true),
             (
-                ObstacleShape::Cylinder {
+                ObstacleForm::Cylinder {
                     center: max,
-                    axis: DVec3::new(0.3, 1.0, 0.0),
+                    axis: DVec3::new(0.3, 1.0, 0.0).normalize(),
                     radius: 0.2,
                     height: 0.5,
                 },
                 false,
             ),
         ];
-        for (shape, inside) in shapes {
-            let one = ObstacleSettings { name: "it".into(), shape, rotation, inside };
-            let obstacles = Obstacles::new(std::slice::from_ref(&one)).expect("a right obstacle");
+        for (form, is_hollow) in shapes {
+            let one = Obstacle { form, rotation, is_hollow };
+            let obstacles = Obstacles::new(std::slice::from_ref(&one));
             let distance = |x: DVec3| {
                 let all = (0..obstacles.len()).map(|surface| obstacles.beside(surface, x).distance);
                 all.fold(f64::INFINITY, f64::min)
             };
-            let (corners, triangles) = one.faces((DVec3::NEG_ONE, DVec3::ONE)).expect("faces");
+            let (corners, triangles) = faces(&one, (DVec3::NEG_ONE, DVec3::ONE));
             assert!(!triangles.is_empty(), "{one:?}");
             assert!(corners.iter().all(|&corner| distance(corner).abs() < 1e-8), "{one:?}");
             for corner in triangles.iter().map(|t| t.map(|i| corners[i as usize])) {
