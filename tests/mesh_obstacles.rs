@@ -7,10 +7,11 @@ use std::f64::consts::FRAC_PI_6;
 use std::fs;
 
 use amalgam::scene::Scene as Read;
-use amalgam_coordinator::Quantity;
 use amalgam_coordinator::settings::{ContactMethod, ContactSettings, ObstacleSettings, ObstacleShape};
+use amalgam_coordinator::{FrameField, Quantity};
 use amalgam_particles::DVec3;
 use amalgam_particles::shapes::Rotation;
+use amalgam_solver_fluid::FluidProgram;
 use amalgam_solver_solid::SolidProgram;
 use support::at_once::at_once;
 use support::{GRAVITY, Scene, last, positions};
@@ -136,6 +137,40 @@ fn a_ball_on_a_mesh_moves_as_on_a_plane() {
         assert!((went - way).abs() < acceleration * time * dt, "{friction}: {went} of {way}");
         assert!((on_mesh - start).dot(up).abs() < 1e-6, "{friction}: {}", (on_mesh - start).dot(up));
         assert!(on_mesh.distance(on_plane) < 1e-6, "{friction}: {}", on_mesh.distance(on_plane));
+    }
+}
+
+/// A lattice of water that lies on an obstacle is at rest density, since SPH counts what the obstacle fills.
+#[test]
+fn water_on_an_obstacle_is_at_rest_density() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("slab.obj");
+    fs::write(&file, slab()).expect("writes");
+    let water = "walls = false\nsound_speed = 20.0\nspacing = 0.1\n[[shapes]]\ntype = 'box'\nmin = [0, -0.5, 0]\nmax = [2, 0.5, 0.6]\n";
+    let plane = ObstacleShape::Plane { point: DVec3::ZERO, normal: DVec3::Z };
+    let mesh = ObstacleShape::Mesh { file: file.display().to_string(), scale: 1.0, translation: DVec3::ZERO };
+    let deep = ObstacleShape::Plane { point: DVec3::Z * -5.0, normal: DVec3::Z };
+    // The slab ends where no particle feels it. Without an obstacle the lowest layer lacks an eighth.
+    for (shape, expected) in [(plane, 1.0), (mesh, 1.0), (deep, 0.87)] {
+        let mut scene = Scene::new(1e-5, 1e-5).with("water", FluidProgram, water);
+        scene.plan.domain.gravity = DVec3::ZERO;
+        scene.plan.domain.obstacles =
+            vec![ObstacleSettings { name: "ground".into(), shape, rotation: None, inside: false }];
+        let mut simulation =
+            scene.coupling(|coupling| coupling.method = Some(ContactMethod::ContactLaw)).run();
+        let frame = simulation.frames().expect("frames").swap_remove(0);
+        let densities = frame.fields.iter().find(|(name, _)| name == "density").expect("a density");
+        let FrameField::Scalar(densities) = &densities.1 else { panic!("a scalar") };
+        let mut seen = 0;
+        for (x, density) in frame.positions.iter().zip(densities) {
+            let is_inner = (0.3..1.7).contains(&x.x) && x.y.abs() < 0.3 && x.z < 0.1;
+            if is_inner {
+                seen += 1;
+                let compression = f64::from(*density) / 1000.0;
+                assert!((compression - expected).abs() < 4e-3, "{compression}, not {expected}");
+            }
+        }
+        assert!(seen > 50, "{seen}");
     }
 }
 

@@ -62,6 +62,12 @@ fn the_contact_law_is_the_same_on_any_number_of_ranks() {
     let one = run(&scene, &law);
     let other = run(&scene, &[&law[..], &["--ranks=water=4"]].concat());
     assert_same(&one, &other, "4 ranks");
+    // SPH counts what obstacles fill in its density.
+    let ball = "--set=domain.obstacles=[{ name = 'ball', shape = { type = 'sphere', center = [0.105, 0.0, 0.18], radius = 0.03 } }]";
+    let law = [&law[..], &[ball]].concat();
+    let beside = run(&scene, &law);
+    assert_ne!(one.0, beside.0);
+    assert_same(&beside, &run(&scene, &[&law[..], &["--ranks=water=4"]].concat()), "4 ranks beside a ball");
 }
 
 /// Particles that appear, disappear and are watched by probes, and a checkpoint of four ranks that goes on

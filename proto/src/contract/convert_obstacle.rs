@@ -77,7 +77,8 @@ pub fn obstacle_from_wire(obstacle: v1::Obstacle) -> Result<Obstacle, WireError>
     };
     let Rotation { x, y, z, w } = obstacle.rotation.ok_or(WireError::Missing("rotation"))?;
     let rotation = DQuat::from_xyzw(x, y, z, w);
-    if !((rotation.length() - 1.0).abs() <= UNIT_TOLERANCE) {
+    let is_unit = (rotation.length() - 1.0).abs() <= UNIT_TOLERANCE;
+    if !is_unit {
         return rule(format!("a rotation is a quaternion of length {}, not 1", number(rotation.length())));
     }
     let is_open = matches!(form, ObstacleForm::Plane { .. } | ObstacleForm::Cylinder { .. });

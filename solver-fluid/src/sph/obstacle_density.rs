@@ -201,12 +201,15 @@ fn depth(kernel: &Kernel, spacing: f64) -> f64 {
 }
 
 impl Table {
-    /// The block of a position, and the position in it in units of nodes.
-    fn place(&self, position: DVec3) -> (IVec3, DVec3) {
+    /// The block of a position, the node nearest to it in the block, and the way from there to the position in
+    /// units of nodes.
+    fn place(&self, position: DVec3) -> (IVec3, IVec3, DVec3) {
         let folded = self.walls.map_or(position, |walls| walls.fold(position));
         let at = folded / self.edge;
-        let block = (at.round() / f64::from(BLOCK)).floor().as_ivec3();
-        (block, at - (block * BLOCK).as_dvec3())
+        // Halves are rounded up, whatever the sign.
+        let nearest = (at + 0.5).floor();
+        let node = nearest.as_ivec3();
+        (node.div_euclid(IVec3::splat(BLOCK)), node.rem_euclid(IVec3::splat(BLOCK)), at - nearest)
     }
 
     /// The middle of a block [m].
@@ -305,12 +308,11 @@ impl Reader<'_> {
     /// What obstacles add at a position [m] for which this reader was made.
     pub(super) fn at(&self, position: DVec3) -> Added {
         let Table { edge, scales, walls, .. } = self.table;
-        let (block, at) = self.table.place(position);
+        let (block, nearest, offset) = self.table.place(position);
         let Some(Some(coefficients)) = self.memory.blocks.get(&block) else { return Added::default() };
-        let nearest = at.round();
-        let [weights, slopes] = spline(at - nearest);
+        let [weights, slopes] = spline(offset);
         // Nodes before the nearest one, in the bordered block.
-        let [x, y, z] = nearest.as_ivec3().to_array().map(|node| node as usize);
+        let [x, y, z] = nearest.to_array().map(|node| node as usize);
         let wide = BORDERED as usize;
         let (mut value, mut slope) = (0.0, DVec3::ZERO);
         for k in 0..3 {
@@ -431,6 +433,18 @@ mod tests {
         let kernel = Kernel { shape: Shape::Wendland, support_radius: 3.0 * SPACING };
         let all = 1.0 / (SPACING.powi(3) * kernel.value(0.0));
         assert!((f64::from(sum(&thick, DVec3::new(0.0, 0.0, -1.0))) / all - 1.0).abs() < 0.01);
+    }
+
+    /// Positions exactly between two nodes, on both sides of the origin, have a place.
+    #[test]
+    fn places_between_nodes_are_found() {
+        let form = ObstacleForm::Plane { point: DVec3::ZERO, normal: DVec3::Z };
+        let density = density(form, None, Shape::Wendland, 2.0);
+        let edge = density.0.edge;
+        for n in -40..40 {
+            let at = DVec3::new(0.5 * f64::from(n) * edge, -0.5 * f64::from(n) * edge, 0.5 * edge);
+            assert!(density.read(&[at]).at(at).sum > 0.0);
+        }
     }
 
     /// An obstacle that ends at a wall goes on beyond it.
