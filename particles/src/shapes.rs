@@ -2,6 +2,7 @@
 
 mod difference;
 mod faults;
+pub(crate) mod obstacle;
 
 use std::f64::consts::PI;
 

@@ -30,7 +30,6 @@ pub mod guard;
 pub(crate) mod initial_density;
 pub mod kernel;
 mod neighbours;
-mod obstacle_density;
 mod pairs;
 pub mod pressure;
 pub mod section;
@@ -40,9 +39,9 @@ mod viscosity;
 pub mod walls;
 
 pub use crate::sources;
+pub use density::obstacles::ObstacleDensity;
 pub use ghosts::Spent;
 pub use neighbours::Points;
-pub use obstacle_density::ObstacleDensity;
 pub use solver::SphMethod;
 pub use viscosity::{Artificial, Formulation, Morris, Mueller, Xsph};
 
@@ -77,7 +76,7 @@ pub struct SphParameters {
     pub gravity: DVec3,
     /// Walls of the domain, if they hold the fluid.
     pub walls: Option<Walls>,
-    /// What obstacles fill, if there are any.
+    /// Density of the space that obstacles fill, if there are any.
     pub obstacles: Option<ObstacleDensity>,
     /// Emitters and sinks, as they are at the start.
     pub sources: Sources,

@@ -8,6 +8,8 @@
     reason = "iterators with closures are not compiled for the vector width"
 )]
 
+pub(super) mod obstacles;
+
 use std::marker::PhantomData;
 
 use amalgam_particles::lanes::{LANES, Lanes, Register, Task};

@@ -47,6 +47,7 @@ use rayon::prelude::*;
 
 use super::SphParameters;
 use super::acceleration::Accelerations;
+use super::density::obstacles::Added;
 use super::density::{DensityPass, DensityTotals, JoinedTotals, KernelSums, PassConstants};
 use super::ghosts::Ghosts;
 use super::kernel::DensityCalibration;
@@ -54,7 +55,6 @@ use super::neighbours::{
     CandidateCoordinates, CellOrder, Chunk, FixedPointGrid, NeighbourList, PRESSURE, PacketNeighbours,
     Points, SortedParticles, VOLUME,
 };
-use super::obstacle_density::Added;
 use super::pairs::PairForce;
 use super::sweep::{ChunkSweep, split};
 use super::viscosity::with_force;
@@ -79,7 +79,7 @@ pub struct Evaluation {
     accelerations_max: Vec<f32>,
     /// Neighbours of the packets of each chunk, found with densities and used again for forces.
     lists: Vec<NeighbourList>,
-    /// What obstacles add to each particle, in cell order; empty without obstacles.
+    /// Contribution of obstacles to each particle, in cell order; empty without obstacles.
     added: Vec<Added>,
     /// Index of each particle in the cell order.
     rank: Vec<AtomicU32>,

@@ -1,4 +1,4 @@
-//! Density of what obstacles fill.
+//! Density of the space that obstacles fill.
 //!
 //! Near an obstacle a part of a particle's support holds no particles. The obstacle counts there as fluid at
 //! rest, with the integral
@@ -42,8 +42,8 @@ use amalgam_particles::{DVec3, Obstacle};
 use glam::IVec3;
 use rayon::prelude::*;
 
-use super::kernel::Kernel;
-use super::walls::Walls;
+use crate::sph::kernel::Kernel;
+use crate::sph::walls::Walls;
 
 /// Distance of nodes in the support radius.
 const NODES_IN_SUPPORT: f64 = 6.0;
@@ -54,13 +54,13 @@ const BLOCK: i32 = 8;
 /// Nodes along an edge of a block with a border of one, within which splines find their coefficients.
 const BORDERED: i32 = BLOCK + 2;
 
-/// What obstacles add to the density of a particle.
+/// Contribution of obstacles to the density of a particle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Added {
+pub(in crate::sph) struct Added {
     /// L over V W(0), the unit of kernel sums.
-    pub(super) sum: f32,
+    pub(in crate::sph) sum: f32,
     /// -grad L / M [1/m].
-    pub(super) push: [f32; 3],
+    pub(in crate::sph) push: [f32; 3],
 }
 
 /// The integrals over obstacles, computed where they are needed. Clones share them.
@@ -133,8 +133,8 @@ impl ObstacleDensity {
         })))
     }
 
-    /// Computes what [`Reader::at`] needs at these positions [m].
-    pub(super) fn read(&self, positions: &[DVec3]) -> Reader<'_> {
+    /// Computes the integrals that [`Reader::at`] needs at these positions [m].
+    pub(in crate::sph) fn read(&self, positions: &[DVec3]) -> Reader<'_> {
         let table = &*self.0;
         let lock = || table.memory.read().expect("no thread has panicked here");
         let missing = |known: &Memory| -> Vec<IVec3> {
@@ -299,14 +299,14 @@ fn nodes(edge: i32) -> impl Iterator<Item = IVec3> {
 }
 
 /// Access to integrals that have been computed.
-pub(super) struct Reader<'a> {
+pub(in crate::sph) struct Reader<'a> {
     table: &'a Table,
     memory: RwLockReadGuard<'a, Memory>,
 }
 
 impl Reader<'_> {
-    /// What obstacles add at a position [m] for which this reader was made.
-    pub(super) fn at(&self, position: DVec3) -> Added {
+    /// Contribution of obstacles at a position [m] for which this reader was made.
+    pub(in crate::sph) fn at(&self, position: DVec3) -> Added {
         let Table { edge, scales, walls, .. } = self.table;
         let (block, nearest, offset) = self.table.place(position);
         let Some(Some(coefficients)) = self.memory.blocks.get(&block) else { return Added::default() };
