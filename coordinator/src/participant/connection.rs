@@ -188,15 +188,18 @@ impl Connection {
             seed,
             obstacles: Vec::new(),
         };
-        if self.description.wants_obstacles {
-            request.obstacles = obstacles.iter().map(obstacle_to_wire).collect();
+        let wanted = if self.description.wants_obstacles { obstacles } else { &[] };
+        for (obstacle, settings) in wanted.iter().zip(&domain.obstacles) {
+            request.obstacles.push(obstacle_to_wire(obstacle));
             if request.encoded_len() > message_limit() {
-                return Err(CoordinatorError::Scene(format!(
-                    "the obstacles take {} bytes, but participant {} can be sent {}: simplify their meshes",
-                    request.encoded_len(),
+                request.obstacles.pop();
+                tracing::warn!(
+                    "{} is not told of obstacle {}, whose mesh does not fit into a message of {} bytes: contacts hold \
+                     its particles out, but its solver does not know what the obstacle fills. Simplify the mesh",
                     self.name,
+                    settings.name,
                     message_limit()
-                )));
+                );
             }
         }
         let mut calls = self.calls.clone();

@@ -1,7 +1,7 @@
 //! Density of the space that obstacles fill.
 //!
 //! Near an obstacle a part of a particle's support holds no particles. The obstacle counts there as fluid at
-//! rest, with the integral
+//! rest, with the integral [KoschierBender2017]
 //!
 //! ```text
 //!   L(x) = integral of W(|x - y|) over all y deeper than d in an obstacle                           (1)
