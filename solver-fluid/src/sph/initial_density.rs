@@ -83,7 +83,8 @@ pub(crate) fn check_density(
         };
         let message = format!(
             "starts {:.1} % above the rest density, with {:.0} kg/m^3 at {place}: particles must be half a spacing \
-             from walls and a spacing from each other; write faces that lie whole spacings from the walls and from other shapes",
+             from walls and obstacles and a spacing from each other; write faces that lie whole spacings from the walls, from \
+             obstacles and from other shapes",
             100.0 * (compression - 1.0),
             compression * rest_density
         );
