@@ -2,7 +2,7 @@
 
 mod support;
 
-use amalgam_coordinator::settings::ContactMethod;
+use amalgam_coordinator::settings::{ContactMethod, ContactSettings, ObstacleSettings, ObstacleShape};
 use amalgam_coordinator::{Quantity, Simulation, Summary};
 use amalgam_particles::DVec3;
 use amalgam_solver_fluid::FluidProgram;
@@ -109,4 +109,27 @@ fn hit(threads: usize) -> Vec<u64> {
 fn water_that_hits_a_floor_neither_crosses_it_nor_gains_energy() {
     let one = hit(1);
     assert!(hit(2) == one, "threads change bits");
+}
+
+/// FLIP keeps its water off obstacles by its pressure. So there is no contact, and none may have friction.
+#[test]
+fn water_meets_obstacles_without_contacts() {
+    let slope = |friction: f64| {
+        let mut scene = tank(0.4).with("water", FluidProgram, water(0.12, 0.1, 0.0));
+        let shape = ObstacleShape::Plane { point: DVec3::ZERO, normal: DVec3::new(-0.5, 0.0, 1.0) };
+        scene.plan.domain.obstacles =
+            vec![ObstacleSettings { name: "slope".into(), shape, rotation: None, inside: false }];
+        let between = ["slope", "water"].map(String::from);
+        scene.coupling(|coupling| {
+            coupling.contact = vec![ContactSettings { between, friction, ..Default::default() }];
+        })
+    };
+    let (mut simulation, _) = run(slope(0.0));
+    let water = positions(&mut simulation, "water");
+    let lowest = water.iter().map(|x| x.z - 0.5 * x.x).fold(f64::INFINITY, f64::min);
+    assert!(lowest > 0.0 && lowest < SPACING, "{lowest}");
+    let contacts = simulation.summary().contacts;
+    assert_eq!(contacts.active_mean, 0.0, "{contacts:?}");
+    let error = slope(0.3).connect().err().expect("refuses").to_string();
+    assert!(error.starts_with("coupling.contact[0] is for contacts of slope with water"), "{error}");
 }

@@ -104,6 +104,15 @@ fn the_contact_law_is_the_same_on_ranks() {
 }
 
 #[test]
+fn water_beside_obstacles_is_the_same_on_ranks() {
+    let obstacles = "--set=domain.obstacles=[{ name = 'ball', shape = { type = 'sphere', center = [0.8, 0.6, 0.2], radius = 0.2 } }, \
+                     { name = 'slope', shape = { type = 'plane', point = [1.6, 0.0, 0.3], normal = [-1.0, 0.0, 2.0] } }]";
+    let law = "--set=coupling.method=contact-law";
+    let ([_, contacts], _) = assert_same_on_ranks(DAM, &[law, obstacles], "water", &[3, 8]);
+    assert_eq!(contacts["active_mean"].as_f64(), Some(0.0), "{contacts}");
+}
+
+#[test]
 fn water_over_a_bed_is_the_same_on_ranks() {
     let scene = repository("scenes/small/flip-bed.toml");
     assert_file_is_same_on_ranks(&scene, &["--set=time.duration=0.3"], "water", &[3, 6]);

@@ -99,6 +99,8 @@ pub struct Table {
     /// The body that each particle belongs to, named by one of its particles; absent if particles do not
     /// turn.
     pub bodies: Option<Vec<ParticleId>>,
+    /// True if the solver keeps its particles off the scene's obstacles, without friction.
+    pub keeps_off_obstacles: bool,
 }
 
 /// Asks where a participant's particles are; the answer is the set of cells.

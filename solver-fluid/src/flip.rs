@@ -7,6 +7,7 @@
 //! | particle to grid | `flip/particle_to_grid.rs`, what groups add in `flip/group_members.rs` |
 //! | viscosity | `flip/viscosity.rs` |
 //! | body forces | `flip/forces.rs` |
+//! | what obstacles leave open, particles kept off them | `flip/grid/cut_cells.rs` and below |
 //! | walls that let go | `flip/pressure/separating_walls.rs` |
 //! | pressure projection | `flip/pressure.rs` and below |
 //! | extrapolation into the air | `flip/face_velocity/extrapolation.rs` |
@@ -36,7 +37,7 @@ mod solver;
 mod state;
 mod viscosity;
 
-use amalgam_particles::{DVec3, ParticleId, random};
+use amalgam_particles::{DVec3, Obstacle, ParticleId, random};
 use amalgam_solver_kit::Fields;
 
 use crate::sources::Sources;
@@ -85,6 +86,8 @@ pub struct FlipParameters {
     pub substeps_max: u32,
     /// True if the solver asks which cells others occupy.
     pub occupancy: bool,
+    /// Obstacles in the domain.
+    pub obstacles: Vec<Obstacle>,
     /// Gravity [m/s^2].
     pub gravity: DVec3,
     /// Corners of the domain [m].

@@ -130,6 +130,11 @@ pub trait FluidMethod: Send + Sync + Sized + 'static {
         None
     }
 
+    /// True if the method keeps particles off obstacles itself ([`Solver::keeps_off_obstacles`]).
+    fn keeps_off_obstacles(&self) -> bool {
+        false
+    }
+
     /// The position [m] of a particle that is emitted at `place` [m].
     fn emitted(&self, _id: ParticleId, place: DVec3) -> DVec3 {
         place
@@ -309,6 +314,10 @@ impl<M: FluidMethod> Solver for Fluid<M> {
 
     fn occupancy_grid(&self) -> Option<Lattice> {
         self.method.occupancy_grid()
+    }
+
+    fn keeps_off_obstacles(&self) -> bool {
+        self.method.keeps_off_obstacles()
     }
 
     fn stable_dt(&self) -> f64 {

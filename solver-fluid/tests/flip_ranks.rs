@@ -2,16 +2,16 @@
 
 mod common;
 
-use amalgam_particles::{DVec3, random};
+use amalgam_particles::{DQuat, DVec3, Obstacle, ObstacleForm, random};
 use amalgam_solver_fluid::flip::{Flip, section};
-use amalgam_solver_kit::{Alone, Ranks, Solver};
+use amalgam_solver_kit::{Alone, Ranks, Solver, World};
 use common::ranks::{Told, assert_same_on_ranks};
 use common::world;
 
 const STEPS: u64 = 40;
 
-/// Two boxes that meet in a tank, in several sub-steps, with a wind, an emitter and a sink. In this tank ranks
-/// share two levels of the multigrid.
+/// Two boxes that meet in a tank above a ball, in several sub-steps, with a wind, an emitter and a sink. In this
+/// tank ranks share two levels of the multigrid.
 const SECTION: &str = "method = \"flip\"\nspacing = 0.05\ncfl = 0.7\nsubsteps_max = 3
 [[shapes]]
 type = \"box\"
@@ -40,7 +40,9 @@ max = [3.6, 1.0, 0.6]
 /// The fluid on this rank after every tenth step. Space is cut anew in steps drawn by chance, with numbers of
 /// particles drawn by chance.
 fn told(ranks: &Ranks, seed: u64) -> Vec<Told> {
-    let world = world(DVec3::new(3.6, 3.2, 4.0), 9.81);
+    let form = ObstacleForm::Ball { center: DVec3::new(1.8, 1.5, 0.4), radius: 0.45 };
+    let ball = Obstacle { form, rotation: DQuat::IDENTITY, is_hollow: false };
+    let world = World { obstacles: vec![ball], ..world(DVec3::new(3.6, 3.2, 4.0), 9.81) };
     let (parameters, particles) = section::read(SECTION, &world).expect("a good section");
     let layers = parameters.cells()[2] as u64;
     let mut fluid = Flip::new(parameters, particles);

@@ -213,6 +213,12 @@ pub trait Solver: Send + Sync + 'static {
         None
     }
 
+    /// True if this solver keeps its particles off the obstacles of the [`World`] itself, without friction, as it
+    /// keeps them inside the domain. The particles have no contacts with obstacles then.
+    fn keeps_off_obstacles(&self) -> bool {
+        false
+    }
+
     /// Work that does not depend on merging, done while the coordinator looks for contacts: neighbours,
     /// densities, forces, matrices.
     ///

@@ -88,6 +88,7 @@ mod tests {
             particles,
             stable_dt: f64::INFINITY,
             occupancy: None,
+            keeps_off_obstacles: false,
             triangles: Vec::new(),
             integration: None,
             bodies: None,

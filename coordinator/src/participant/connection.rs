@@ -189,17 +189,12 @@ impl Connection {
             obstacles: Vec::new(),
         };
         let wanted = if self.description.wants_obstacles { obstacles } else { &[] };
+        let mut too_large = None;
         for (obstacle, settings) in wanted.iter().zip(&domain.obstacles) {
             request.obstacles.push(obstacle_to_wire(obstacle));
             if request.encoded_len() > message_limit() {
                 request.obstacles.pop();
-                tracing::warn!(
-                    "{} is not told of obstacle {}, whose mesh does not fit into a message of {} bytes: contacts hold \
-                     its particles out, but its solver does not know what the obstacle fills. Simplify the mesh",
-                    self.name,
-                    settings.name,
-                    message_limit()
-                );
+                too_large = too_large.or(Some(&settings.name));
             }
         }
         let mut calls = self.calls.clone();
@@ -209,6 +204,24 @@ impl Connection {
         };
         let answer = self.in_time("Initialize", answer).await;
         let table = self.read("Initialize", answer, Table::decode)?;
+        if table.keeps_off_obstacles && !self.description.wants_obstacles {
+            return Err(
+                self.broken("Initialize", "it keeps its particles off obstacles, but does not ask for them")
+            );
+        }
+        if let Some(obstacle) = too_large {
+            let (name, bytes) = (&self.name, message_limit());
+            if table.keeps_off_obstacles {
+                return Err(CoordinatorError::Scene(format!(
+                    "participant {name} keeps itself off obstacles, but the mesh of obstacle {obstacle} does not fit into a \
+                     message of {bytes} bytes: simplify the mesh"
+                )));
+            }
+            tracing::warn!(
+                "{name} is not told of obstacle {obstacle}, whose mesh does not fit into a message of {bytes} bytes: contacts \
+                 hold its particles out, but its solver does not know what the obstacle fills. Simplify the mesh"
+            );
+        }
         self.particles = table.particles.len() as u64;
         Ok(table)
     }

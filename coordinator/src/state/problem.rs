@@ -73,11 +73,12 @@ impl Touching {
 const FIRST_OBSTACLE: u64 = 0xffff << 48;
 
 impl ContactProblem {
-    /// Lists the movable candidates whose surface is nearer to an obstacle than `reach` says [m].
+    /// Lists the movable candidates whose surface is nearer to an obstacle than `reach` says [m], of participants
+    /// that have contacts with obstacles.
     pub(crate) fn list_beside(
         &mut self,
         candidates: &Candidates,
-        obstacles: &Obstacles,
+        (obstacles, meets_obstacles): (&Obstacles, &[bool]),
         reach: impl Fn(u32) -> f64 + Sync,
     ) {
         self.touching.clear();
@@ -85,7 +86,8 @@ impl ContactProblem {
             let near =
                 (0..candidates.len() as u32).into_par_iter().with_min_len(1024).flat_map_iter(|candidate| {
                     let mut near = Vec::new();
-                    if !candidates.is_immovable(candidate) {
+                    let participant = usize::from(candidates.participant[candidate as usize]);
+                    if !candidates.is_immovable(candidate) && meets_obstacles[participant] {
                         let (i, reach) = (candidate as usize, reach(candidate));
                         let (centre, radius) = (candidates.position[i], candidates.radius[i]);
                         obstacles.all_beside(

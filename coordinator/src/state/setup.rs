@@ -8,7 +8,8 @@ use crate::error::CoordinatorError;
 use crate::participant::Participant;
 use crate::participant::connection::Connection;
 use crate::settings::{
-    ChosenMethod, CouplingSettings, DomainSettings, MethodProperties, ProbeSettings, TimeSettings,
+    ChosenMethod, ContactSettings, CouplingSettings, DomainSettings, MethodProperties, ProbeSettings,
+    TimeSettings,
 };
 use crate::state::order::Order;
 use crate::state::surfaces::Surfaces;
@@ -44,6 +45,8 @@ pub(crate) struct Setup {
     pub(crate) obstacles: Obstacles,
     /// Factor of alpha for the contacts of each participant.
     pub(crate) elasticity: Vec<f64>,
+    /// True for participants that have contacts with obstacles.
+    pub(crate) meets_obstacles: Vec<bool>,
 }
 
 impl Setup {
@@ -66,7 +69,9 @@ impl Setup {
         let lattice = Lattice { origin: plan.domain.min, cell_size: cell_size(radii(tables).collect()) };
         let elasticity =
             connections.iter().map(|connection| f64::from(u8::from(connection.elastic))).collect();
-        Ok(Self { plan, chosen, order, lattice, surfaces, obstacles, elasticity })
+        let meets_obstacles: Vec<bool> = tables.iter().map(|table| !table.keeps_off_obstacles).collect();
+        check_friction_at_obstacles(&plan, &names, &meets_obstacles)?;
+        Ok(Self { plan, chosen, order, lattice, surfaces, obstacles, elasticity, meets_obstacles })
     }
 
     /// Refuses participants and obstacles that the scene's method of contact cannot treat.
@@ -132,6 +137,29 @@ fn check_obstacles(
         ))),
         None => Ok(()),
     }
+}
+
+/// Refuses contacts of obstacles with participants that have no contacts there (`meets_obstacles`).
+fn check_friction_at_obstacles(
+    plan: &Plan,
+    names: &[String],
+    meets_obstacles: &[bool],
+) -> Result<(), CoordinatorError> {
+    for (at, entry) in plan.coupling.contact.iter().enumerate() {
+        let is_smooth = ContactSettings { between: entry.between.clone(), ..Default::default() } == *entry;
+        let keeps_off =
+            |name: &&String| names.iter().position(|own| own == *name).is_some_and(|k| !meets_obstacles[k]);
+        let is_obstacle = |name: &String| plan.domain.obstacles.iter().any(|obstacle| &obstacle.name == name);
+        let participant = entry.between.iter().find(keeps_off);
+        if let Some(name) = participant.filter(|_| !is_smooth && entry.between.iter().any(is_obstacle)) {
+            return Err(CoordinatorError::Scene(format!(
+                "coupling.contact[{at}] is for contacts of {} with {}, but the solver of {name} itself keeps its particles \
+                 off obstacles, smoothly: leave this contact out",
+                entry.between[0], entry.between[1]
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Edge of the cells of surveys [m]: four times the median radius, but so large that no particle spans more

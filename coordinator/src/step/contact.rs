@@ -63,12 +63,14 @@ impl Simulation {
         if self.setup.obstacles.is_empty() {
             return;
         }
+        let meets_obstacles = &self.setup.meets_obstacles;
         let is_near = |i: usize| {
             let reach = candidates.radius[i] * (1.0 + margin[usize::from(candidates.participant[i])]);
             let beside = |surface| self.setup.obstacles.beside(surface, candidates.position[i]).distance;
             (0..self.setup.obstacles.len()).any(|surface| beside(surface) < reach)
         };
-        let near = (0..candidates.len()).filter(|&i| is_near(i));
+        let may_meet = |&i: &usize| meets_obstacles[usize::from(candidates.participant[i])];
+        let near = (0..candidates.len()).filter(may_meet).filter(|&i| is_near(i));
         near_obstacles.extend(near.map(|i| (candidates.participant[i], candidates.id[i])));
     }
 
@@ -116,12 +118,12 @@ impl Simulation {
     fn list_contacts(&mut self) {
         let start = Instant::now();
         let Memory { candidates, finder, .. } = &mut self.memory;
-        let Setup { plan, surfaces, obstacles, .. } = &self.setup;
+        let Setup { plan, surfaces, obstacles, meets_obstacles, .. } = &self.setup;
         let Scratch { problem, detected, grouped, record, dt, .. } = &mut self.scratch;
         let speed = problem.speed.clone();
         let speed_of = |i: u32| speed[i as usize];
         let pairs = finder.within(candidates, &problem.own, |i| reach(speed_of(i), *dt));
-        problem.list_beside(candidates, obstacles, |i| reach(speed_of(i), *dt));
+        problem.list_beside(candidates, (obstacles, meets_obstacles), |i| reach(speed_of(i), *dt));
         problem.list_bodies(candidates, pairs, &self.participants);
         // Errors that the last step may have left: of the contacts, and of the answers to their impulses.
         let at_rest = plan.coupling.contact_tolerance * plan.domain.gravity.length() * *dt;

@@ -96,6 +96,7 @@ impl Call for Table {
             occupancy: self.occupancy.map(lattice_to_wire),
             integration: self.integration.map_or(v1::Integration::Unspecified, Integration::to_wire).into(),
             bodies: self.bodies.is_some(),
+            keeps_off_obstacles: self.keeps_off_obstacles,
         };
         let mut columns = Columns::default();
         columns.put_ids("id", &self.particles.id);
@@ -127,6 +128,7 @@ impl Call for Table {
             occupancy: header.occupancy.map(lattice_from_wire).transpose()?,
             triangles: tuples("triangles", header.triangles, &mut columns)?,
             bodies: header.bodies.then(|| columns.take_ids("body", count)).transpose()?,
+            keeps_off_obstacles: header.keeps_off_obstacles,
             particles,
         };
         let known: std::collections::HashSet<ParticleId> = table.particles.id.iter().copied().collect();

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use super::arithmetic::larger;
 use super::cell::{Cell, is_free, is_open};
 use super::forces::{ApplyForces, FaceForces, ForcesVersion};
-use super::grid::{Faces, Grid};
+use super::grid::{CutCells, Faces, Grid};
 use super::grid_to_particle::{FacePairs, FaceSource, SetFacePairs, pair};
 use super::group_members::{MEMBERS, MemberContributions};
 use super::pressure::gradient::{LargestPressureChange, SetCoefficients, pressure_change};
@@ -82,18 +82,20 @@ impl Field {
         }
     }
 
-    /// Faces without particles beside a cell that is no air: others occupy it.
+    /// Open faces without particles beside a cell that is no air: others occupy it, or an obstacle keeps particles
+    /// out of it.
     fn missing(
         &self,
         (grid, seen): (&Grid, &Range<usize>),
         width: Width,
         axis: usize,
-        cell: &[Cell],
+        (cell, cut): (&[Cell], Option<&CutCells>),
     ) -> Vec<usize> {
         let (stride, known) = (grid.strides()[axis], &self.known[axis][..]);
         let mark = |begin, marks: &mut [u8]| width.run(MarkMissing { begin, stride, cell, known, marks });
         let faces = seen.start.max(grid.first() + stride)..seen.end;
-        marked(faces, mark).map(|(face, _)| face).collect()
+        let faces = marked(faces, mark).map(|(face, _)| face);
+        faces.filter(|&face| cut.is_none_or(|cut| !cut.is_closed(axis, face))).collect()
     }
 
     /// Gives these faces the mean velocities of the known faces around them. Faces filled here do not count as
@@ -224,6 +226,9 @@ impl FaceVelocities {
                     width.run(ApplyForces { forces, axis, begin: seen.start + n * BLOCK, columns })
                 });
                 *alone = changes.reduce(|| 0.0, larger);
+                for &face in forces.cut.map_or(&[][..], |cut| cut.faces(axis, &seen)) {
+                    (velocity[face], old[face], known[face], conductance[face]) = forces.at(axis, face, None);
+                }
             }
             *with_members = *alone;
             let left = contributions.left(axis).map(|face| (face, None));
@@ -246,7 +251,8 @@ impl FaceVelocities {
         let conductance_changed = slab.ranks.any(conductance_changed.into_inner());
         self.conductance_version += u64::from(conductance_changed);
         if new {
-            *missing = [0, 1, 2].map(|axis| unprojected.missing((grid, &seen), width, axis, forces.cell));
+            let kinds = (forces.cell, forces.cut);
+            *missing = [0, 1, 2].map(|axis| unprojected.missing((grid, &seen), width, axis, kinds));
         }
         for (axis, faces) in missing.iter().enumerate() {
             unprojected.fill_missing(grid, axis, &mut old[axis], faces);
@@ -285,9 +291,19 @@ impl FaceVelocities {
         let own = slab.chunks(0, BLOCK);
         blocks.skip(own.start).take(own.len()).for_each(|(n, (x, y, z, ground, changed))| {
             let conductance = self.conductance.each_ref().map(Vec::as_slice);
+            let area = forces.cut.map(|cut| cut.area.each_ref().map(Vec::as_slice));
             let (begin, strides) = (n * BLOCK, grid.strides());
             let face = [x, y, z];
-            self.width.run(SetCoefficients { begin, strides, cell, conductance, changed, face, ground });
+            self.width.run(SetCoefficients {
+                begin,
+                strides,
+                cell,
+                conductance,
+                area,
+                changed,
+                face,
+                ground,
+            });
         });
     }
 
@@ -296,7 +312,7 @@ impl FaceVelocities {
     pub(super) fn negative_divergence(
         &self,
         (grid, slab): (&Grid, &Slab),
-        cell: &[Cell],
+        (cell, cut): (&[Cell], Option<&CutCells>),
         result: &mut Split<f64>,
     ) {
         let own = slab.chunks(0, RUN);
@@ -312,7 +328,11 @@ impl FaceVelocities {
                     if is_open(cell[at]) {
                         let flow = |axis: usize| {
                             let velocity = &self.unprojected.velocity[axis];
-                            velocity[at + strides[axis]] - velocity[at]
+                            let through = |face: usize| match cut {
+                                Some(cut) => f64::from(cut.area[axis][face]) * velocity[face],
+                                None => velocity[face],
+                            };
+                            through(at + strides[axis]) - through(at)
                         };
                         *result = -(flow(0) + flow(1) + flow(2)) / grid.cell_size;
                     }
@@ -322,7 +342,7 @@ impl FaceVelocities {
     }
 
     /// Finds the faces to which velocities are extrapolated.
-    fn find_extrapolated(&mut self, (grid, slab): (&Grid, &Slab), cell: &[Cell]) {
+    fn find_extrapolated(&mut self, (grid, slab): (&Grid, &Slab), (cell, cut): (&[Cell], Option<&CutCells>)) {
         let (seen, some) = (slab.vectors(depth::FORCES), slab.entries(depth::FILLED));
         let Self { unprojected, known, extrapolated, known_around, width, .. } = self;
         let (width, by_particles) = (*width, &unprojected.known);
@@ -333,6 +353,9 @@ impl FaceVelocities {
                 let begin = seen.start + n * BLOCK;
                 width.run(MarkKnown { begin, stride, brought: by_particles, cell, known });
             });
+            for &face in cut.map_or(&[][..], |cut| cut.faces(axis, &seen)) {
+                known[face] &= !cut.is_some_and(|cut| cut.is_closed(axis, face));
+            }
             extrapolated.iter().flatten().for_each(|before| known_around[before.face] = 0);
             for faces in extrapolated {
                 *faces = faces_to_extrapolate((grid, &some), width, axis, cell, known);
@@ -349,14 +372,14 @@ impl FaceVelocities {
     pub(super) fn set_pressure(
         &mut self,
         slab: &Slab,
-        (grid, cell): (&Grid, &[Cell]),
+        (grid, kinds): (&Grid, (&[Cell], Option<&CutCells>)),
         split: &Split<f64>,
         walls: &[WallFace],
         flip_ratio: f64,
     ) -> DVec3 {
         if self.extrapolated_from != self.forces {
             self.extrapolated_from = self.forces;
-            self.find_extrapolated((grid, slab), cell);
+            self.find_extrapolated((grid, slab), kinds);
         }
         let [red, black] = split;
         let seen = slab.chunks(depth::FORCES, 2);

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::FlipParameters;
 use super::arithmetic::{larger, sixteen, sixteen_mut};
 use super::cell::{Cell, Sides, WALL};
-use super::grid::{Faces, Grid};
+use super::grid::{CutCells, Faces, Grid};
 use super::group_members::FaceContribution;
 use super::particle_to_grid::ParticleToGrid;
 
@@ -33,9 +33,10 @@ pub(super) struct ForcesVersion {
 }
 
 /// The sources of velocities at faces.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct FaceForces<'a> {
     pub(super) grid: &'a Grid,
+    pub(super) cut: Option<&'a CutCells>,
     pub(super) parameters: &'a FlipParameters,
     pub(super) transferred: &'a ParticleToGrid,
     pub(super) cell: &'a [Cell],
@@ -49,13 +50,20 @@ pub(super) struct FaceForces<'a> {
 pub(super) type FaceState = (f64, f64, bool, f32);
 
 impl FaceForces<'_> {
-    /// The state of a face to which members add `contribution`, if they touch it.
+    /// The state of a face to which members add `contribution`, if they touch it. A face that an obstacle closes has
+    /// no velocity of its own.
     pub(super) fn at(&self, axis: usize, face: usize, contribution: Option<FaceContribution>) -> FaceState {
         let lower = face.checked_sub(self.grid.strides()[axis]);
         let cells = [self.cell[face], lower.map_or(Cell::Wall, |lower| self.cell[lower])];
         let outside = self.outside.map(|impulse| impulse[axis][face]);
         let gravity = self.parameters.gravity[axis];
-        self.face(gravity, (self.transferred.at(axis, face), outside), contribution, Sides::new(cells))
+        let room = match self.cut {
+            Some(cut) if cut.is_closed(axis, face) => return FaceState::default(),
+            Some(cut) => cut.weight(axis, face),
+            None => 1.0,
+        };
+        let sums = (self.transferred.at(axis, face), outside);
+        self.face((gravity, room), sums, contribution, Sides::new(cells))
     }
 
     /// The magnitude of the velocity that particles take before the projection, beside `flip_ratio` times
@@ -85,17 +93,18 @@ impl FaceForces<'_> {
             let outside = if OUTSIDE { Some(outside[l]) } else { None };
             let sums = ([weight[l], moved[l]], outside);
             (states.0[l], states.1[l], states.2[l], states.3[l]) =
-                self.face(gravity, sums, None, Sides::new([own[l], lower[l]]));
+                self.face((gravity, 1.0), sums, None, Sides::new([own[l], lower[l]]));
         }
         states
     }
 
-    /// The state of a face, from the gravity along its axis [m/s^2], its sums over particles, the impulse by
-    /// viscosity, drags and fields of force, the contribution of members, and the cells beside it.
+    /// The state of a face, from the gravity along its axis [m/s^2], the part of its volume that obstacles leave
+    /// open, its sums over particles, the impulse by viscosity, drags and fields of force, the contribution of
+    /// members, and the cells beside it.
     #[inline(always)]
     fn face(
         &self,
-        gravity: f64,
+        (gravity, room): (f64, f64),
         (sums, outside): ([f32; 2], Option<f64>),
         contribution: Option<FaceContribution>,
         sides: Sides,
@@ -116,7 +125,7 @@ impl FaceForces<'_> {
         }
         let velocity = if sides.contain(WALL) { 0.0 } else { old + change };
         let least = DENSITY_MIN * rest;
-        let density = total / (h * h * h);
+        let density = total / (h * h * h * room);
         let density = if density > least { density } else { least };
         let density = if sides.are_fluid() && contribution.is_none() { rest } else { density };
         // Between two unknowns it must not be rounded to zero, however heavy the face is.

@@ -1,8 +1,11 @@
 //! The staggered grid: cells over the domain, velocities at their faces.
 
+mod cut_cells;
+
 use amalgam_particles::{DVec3, Lattice};
 
 use super::arithmetic::kept;
+pub(super) use cut_cells::CutCells;
 
 /// Number of entries before the first and behind the last layer of a column. A chunk of lanes that is shifted
 /// to the place of a neighbour then stays inside of the column.

@@ -2,7 +2,7 @@
 //! `docs/reference/fluid.md`.
 
 use amalgam_particles::shapes::{MovingShape, Shape};
-use amalgam_particles::{DVec3, Particles};
+use amalgam_particles::{DVec3, Obstacle, ObstacleForm, Particles};
 use amalgam_solver_kit::{DragSettings, ForceSettings, SectionError, World};
 use serde::Deserialize;
 
@@ -141,11 +141,13 @@ pub fn read(section: &str, world: &World) -> Result<(FlipParameters, Particles),
         cfl: section.cfl,
         substeps_max: section.substeps_max,
         occupancy: section.occupancy,
+        obstacles: world.obstacles.clone(),
         gravity: world.gravity,
         domain: world.domain,
     };
     if faults.is_empty() {
         check_cells(&parameters, &mut faults);
+        check_obstacles(&parameters, &mut faults);
         check_inside(world.domain, &bodies, "", &mut faults);
         check_emitters(&parameters.sources, section.spacing, world.domain, "", &mut faults);
     }
@@ -162,7 +164,7 @@ pub fn read(section: &str, world: &World) -> Result<(FlipParameters, Particles),
             },
         )
         .collect();
-    let at_start = kernel_compressions(&lattices.concat(), section.spacing, world.domain);
+    let at_start = kernel_compressions(&lattices.concat(), section.spacing, world.domain, &world.obstacles);
     let mut warnings = volume_warnings(&section.shapes, &lattices, section.spacing);
     warnings.extend(check_density(&lattices, &at_start, section.rest_density, &mut faults));
     if !faults.is_empty() {
@@ -235,17 +237,49 @@ fn check_cells(parameters: &FlipParameters, faults: &mut Vec<SectionError>) {
     }
 }
 
+/// The grid must see every obstacle: one that is thinner than half a cell may lie between its nodes.
+fn check_obstacles(parameters: &FlipParameters, faults: &mut Vec<SectionError>) {
+    let thickness = |obstacle: &Obstacle| match obstacle.form {
+        ObstacleForm::Box { min, max } => (max - min).min_element(),
+        ObstacleForm::Ball { radius, .. } => 2.0 * radius,
+        ObstacleForm::Cylinder { radius, height, .. } => height.min(2.0 * radius),
+        ObstacleForm::Plane { .. } | ObstacleForm::Mesh(_) => f64::INFINITY,
+    };
+    for (n, obstacle) in parameters.obstacles.iter().enumerate().filter(|(_, obstacle)| !obstacle.is_hollow) {
+        let (thickness, size) = (thickness(obstacle), parameters.cell_size);
+        if thickness < 0.5 * size {
+            let message = format!(
+                "cells of {size} m do not see domain.obstacles[{n}], which is {thickness} m thick: write a cell_size of at \
+                 most {:.3e}, or a thicker obstacle",
+                2.0 * thickness
+            );
+            faults.push(SectionError::new("cell_size", message));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use amalgam_particles::DQuat;
+
     use super::*;
 
     fn keys(section: &str) -> Vec<String> {
+        keys_beside(section, &[])
+    }
+
+    fn keys_beside(section: &str, obstacles: &[ObstacleForm]) -> Vec<String> {
+        let obstacle = |form: &ObstacleForm| Obstacle {
+            form: form.clone(),
+            rotation: DQuat::IDENTITY,
+            is_hollow: false,
+        };
         let world = World {
             participant: "water".into(),
             domain: (DVec3::ZERO, DVec3::new(1.0, 1.0, 2.0)),
             gravity: DVec3::new(0.0, 0.0, -9.81),
             seed: 1,
-            obstacles: Vec::new(),
+            obstacles: obstacles.iter().map(obstacle).collect(),
         };
         let faults = read(section, &world).err().unwrap_or_default();
         faults.into_iter().map(|fault| fault.key).collect()
@@ -272,5 +306,18 @@ mod tests {
         assert_eq!(with("flip_share = 0.9\nmax_iterations = 3"), ["flip_share", "max_iterations"]);
         assert_eq!(keys(&good.replace("0.5]", "2.5]")), ["shapes[0]"]);
         assert_eq!(keys(&good.replace("spacing = 0.05", "spacing = -1.0")), ["spacing"]);
+    }
+
+    #[test]
+    fn obstacles_that_the_grid_does_not_see_and_water_inside_of_obstacles_are_refused() {
+        let good = "method = \"flip\"\nspacing = 0.05\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0.5]\nmax = [1, 1, 1]\n";
+        let plate =
+            |top: f64| ObstacleForm::Box { min: DVec3::new(0.1, 0.1, 0.3), max: DVec3::new(0.9, 0.9, top) };
+        assert_eq!(keys_beside(good, &[plate(0.36)]), [] as [&str; 0]);
+        assert_eq!(keys_beside(good, &[plate(0.34)]), ["cell_size"]);
+        assert_eq!(keys_beside(good, &[plate(0.6)]), ["shapes[0]"]);
+        let floor = |z: f64| ObstacleForm::Plane { point: DVec3::Z * z, normal: DVec3::Z };
+        assert_eq!(keys_beside(good, &[floor(0.5)]), [] as [&str; 0]);
+        assert_eq!(keys_beside(good, &[floor(0.55)]), ["shapes[0]"]);
     }
 }

@@ -13,7 +13,7 @@ use super::cell::Cell;
 use super::density_correction::DensityCorrection;
 use super::face_velocity::FaceVelocities;
 use super::forces::{FaceForces, ForcesVersion};
-use super::grid::Grid;
+use super::grid::{CutCells, Grid};
 use super::grid_to_particle::{FacePairs, FaceSource, GridToParticle, Interpolated};
 use super::group_members::{MEMBERS, SampleMembers};
 use super::particle_to_grid::ParticleToGrid;
@@ -123,7 +123,7 @@ impl Fluid<FlipMethod> {
 impl FlipMethod {
     /// Begins a slab without any data of the last one, but for the pressure.
     fn take(&mut self, slab: Slab) {
-        let Settings { parameters, grid, width } = &self.settings;
+        let Settings { parameters, grid, width, .. } = &self.settings;
         self.particles = ParticlesOnGrid::default();
         self.cells = CellKinds::default();
         self.outside = OutsideImpulses::new(grid, parameters);
@@ -146,7 +146,7 @@ impl FlipMethod {
     fn transfer(&mut self, first: bool, id: &[ParticleId], state: (&[DVec3], &[DVec3])) {
         let Self { settings, slab, particles, cells, pressure, .. } = self;
         particles.transfer((settings, slab), first, id, state);
-        cells.find_unpressed((&settings.grid, slab), &particles.of(first).grid, pressure);
+        cells.find_unpressed((settings, slab), &particles.of(first).grid, pressure);
     }
 
     /// Advances the grid by a sub-step, to velocities that are divergence-free in all cells except air. Returns a
@@ -159,20 +159,20 @@ impl FlipMethod {
         request: &Request<'_>,
     ) -> Result<f64, SolverError> {
         let Self { settings, slab, timing, cells, outside, flow, scratch, .. } = self;
-        let Settings { parameters, grid, width } = &*settings;
+        let Settings { parameters, grid, cut, width } = &*settings;
         let (transfer, members) = self.particles.parts_mut(first);
         let Transfer { grid: transferred, number } = transfer;
-        let dt = timing.substep;
-        cells.classify((grid, slab), transferred, parameters.gravity * dt, request.occupied);
+        let (dt, cut) = (timing.substep, cut.as_ref());
+        cells.classify((grid, cut, slab), transferred, parameters.gravity * dt, request.occupied);
         outside.update((settings, slab), transfer, timing)?;
         members.add_up((grid, *width), (&seen.position, &seen.velocity), motion, parameters.gravity * dt);
         let version = ForcesVersion { transfer: *number, cells: cells.version, dt };
         let (cell, outside) = (&cells.now, outside.at_faces.as_ref());
-        let forces = FaceForces { grid, parameters, transferred, cell, outside, version };
+        let forces = FaceForces { grid, cut, parameters, transferred, cell, outside, version };
         flow.apply_forces(slab, &forces, members);
         let set = |system: &mut _| flow.set_coefficients(slab, &forces, system);
         self.solver.set_coefficients(flow.conductance_version(), flow.changed(), set);
-        flow.negative_divergence((grid, slab), cell, &mut scratch.right_hand_side);
+        flow.negative_divergence((grid, slab), (cell, cut), &mut scratch.right_hand_side);
         let limits = Limits {
             tolerance: parameters.tolerance,
             forcing: request.forcing,
@@ -187,8 +187,13 @@ impl FlipMethod {
                 unconverged.0, limits.iterations_max, limits.tolerance
             ))
         })?;
-        let given =
-            flow.set_pressure(slab, (grid, cell), &self.pressure, &cells.unpressed, parameters.flip_ratio);
+        let given = flow.set_pressure(
+            slab,
+            (grid, (cell, cut)),
+            &self.pressure,
+            &cells.unpressed,
+            parameters.flip_ratio,
+        );
         Ok(given.length())
     }
 
@@ -196,7 +201,7 @@ impl FlipMethod {
     /// its velocity is what others feel.
     fn member_velocities(&mut self, motion: &GroupMotion<'_>) -> Vec<DVec3> {
         let Self { settings, particles: ParticlesOnGrid { members, .. }, flow, .. } = self;
-        let Settings { parameters: FlipParameters { flip_ratio, .. }, grid, width } = &*settings;
+        let Settings { parameters: FlipParameters { flip_ratio, .. }, grid, width, .. } = &*settings;
         let projected = flow.projected(grid, *flip_ratio);
         members.sample(|axis, face| projected.velocities(axis, face));
         let (flip_ratio, contributions) = (*flip_ratio, &*members);
@@ -212,11 +217,11 @@ impl FlipMethod {
     /// Lets the free ones of some particles take the last sub-step's velocities, and moves them with the grid's
     /// velocity, second order, through the middle of the way.
     fn advect(&self, group_of: &[u32], (position, velocity): (&mut [DVec3], &mut [DVec3])) -> Extremes {
-        let Self { settings: Settings { parameters, grid, width }, pairs, timing, .. } = self;
+        let Self { settings: Settings { parameters, grid, cut, width }, pairs, timing, .. } = self;
         let (substep, flip_ratio) = (timing.substep, parameters.flip_ratio);
         let (low, high) = parameters.inner_domain();
         let (mut middle, mut interpolated) = ([DVec3::ZERO; BLOCK], [Interpolated::default(); BLOCK]);
-        let mut extremes = Extremes::default();
+        let (mut extremes, cut) = (Extremes::default(), cut.as_ref());
         for (n, (position, velocity)) in
             position.chunks_mut(BLOCK).zip(velocity.chunks_mut(BLOCK)).enumerate()
         {
@@ -233,7 +238,11 @@ impl FlipMethod {
             width.run(GridToParticle { grid, pairs, position: middle, interpolated: &mut *interpolated });
             for (l, interpolated) in interpolated.iter().enumerate() {
                 if group_of[l] == NO_GROUP {
-                    position[l] = (position[l] + substep * grid_velocity(interpolated)).max(low).min(high);
+                    let to = (position[l] + substep * grid_velocity(interpolated)).max(low).min(high);
+                    (position[l], velocity[l]) = match cut {
+                        Some(cut) => cut.kept_off(grid, (low, high), (position[l], to), velocity[l]),
+                        None => (to, velocity[l]),
+                    };
                     extremes.include(position[l], velocity[l]);
                 }
             }
@@ -269,10 +278,11 @@ impl FlipMethod {
     /// Adds the velocities that bring the density nearer to the rest density. Collective.
     fn correct_density(&mut self, first: bool) -> Result<(), SolverError> {
         let Self { settings, slab, cells, scratch: Scratch { right_hand_side, potential }, .. } = self;
-        let Settings { parameters, grid, .. } = &*settings;
+        let Settings { parameters, grid, cut, .. } = &*settings;
         let (Transfer { grid: transferred, .. }, contributions) = self.particles.parts(first);
         let (cell, full) = (&cells.now, parameters.full());
-        let correction = DensityCorrection { slab, grid, transferred, contributions, cell, full };
+        let cut = cut.as_ref();
+        let correction = DensityCorrection { slab, grid, cut, transferred, contributions, cell, full };
         if correction.deviations(right_hand_side) < DEVIATION_MIN {
             return Ok(());
         }
@@ -324,7 +334,12 @@ impl FluidMethod for FlipMethod {
             solver: PressureSolver::new(&Slab::whole(grid), grid, width),
             slab: Slab::whole(grid),
             iterations: 0,
-            settings: Settings { parameters, grid, width },
+            settings: Settings {
+                cut: CutCells::new(&grid, &parameters.obstacles, parameters.cfl),
+                parameters,
+                grid,
+                width,
+            },
         }
     }
 
@@ -332,6 +347,10 @@ impl FluidMethod for FlipMethod {
         let FlipParameters { spacing, particle_mass, radius, substeps_max, ref sources, ref fields, .. } =
             self.settings.parameters;
         Basics { spacing, particle_mass, radius, substeps_max, sources, fields_of_force: fields }
+    }
+
+    fn keeps_off_obstacles(&self) -> bool {
+        true
     }
 
     fn occupancy_grid(&self) -> Option<Lattice> {
@@ -418,16 +437,20 @@ impl FluidMethod for FlipMethod {
     /// `density` [kg/m^3] of the particles where they are, and `pressure` [Pa] of the last step, from the
     /// grid.
     fn fields(&self, particles: &Particles) -> Vec<Field> {
-        let Settings { parameters, grid, width } = &self.settings;
+        let Settings { parameters, grid, cut, width } = &self.settings;
         // The transfer at the start is of this state or of the one before, by whether the next step has begun.
         let mut now = ParticleToGrid::default();
         now.transfer(&self.slab, (grid, *width), &particles.id, (&particles.position, &particles.velocity));
         let scale = parameters.particle_mass / grid.cell_size.powi(3);
         let value = |&x: &DVec3| {
             let faces = grid.place(x).faces(grid, 2).into_iter();
-            let weight: f64 = faces.map(|(face, weight)| weight * f64::from(now.at(2, face)[0])).sum();
+            let (mut weight, mut room) = (0.0, 0.0);
+            for (face, part) in faces {
+                weight += part * f64::from(now.at(2, face)[0]);
+                room += part * cut.as_ref().map_or(1.0, |cut| cut.weight(2, face));
+            }
             let cell = grid.index(grid.cell(x));
-            ((scale * weight) as f32, self.pressure[cell % 2][cell / 2] as f32)
+            ((scale * weight / room) as f32, self.pressure[cell % 2][cell / 2] as f32)
         };
         let (density, pressure) = particles.position.iter().map(value).unzip();
         vec![

@@ -10,11 +10,11 @@ use super::FlipParameters;
 use super::cell::Cell;
 use super::density_correction::{around, measure_and_mark_spray};
 use super::forces::add_fields;
-use super::grid::{Faces, Grid};
+use super::grid::{CutCells, Faces, Grid};
 use super::group_members::MemberContributions;
 use super::particle_to_grid::ParticleToGrid;
 use super::pressure::Split;
-use super::pressure::separating_walls::{WallFace, unpressed};
+use super::pressure::separating_walls::{WallFace, leaves, unpressed, unpressed_cells};
 use super::slab::{Slab, depth};
 use super::viscosity::Viscosity;
 
@@ -22,6 +22,8 @@ use super::viscosity::Viscosity;
 pub(super) struct Settings {
     pub(super) parameters: FlipParameters,
     pub(super) grid: Grid,
+    /// What obstacles leave open of faces and cells; none without obstacles.
+    pub(super) cut: Option<CutCells>,
     /// Vector instructions, on which results do not depend.
     pub(super) width: Width,
 }
@@ -70,13 +72,13 @@ impl ParticlesOnGrid {
         id: &[ParticleId],
         state: (&[DVec3], &[DVec3]),
     ) {
-        let Settings { parameters, grid, width } = settings;
+        let Settings { parameters, grid, cut, width } = settings;
         self.count += 1;
         let transfer = if first { &mut self.start } else { &mut self.later };
         transfer.number = self.count;
         transfer.grid.transfer(slab, (grid, *width), id, state);
         slab.halo(depth::FORCES).exchange(&slab.ranks, transfer.grid.sums_mut());
-        measure_and_mark_spray(slab, (grid, *width), parameters.full(), &mut transfer.grid);
+        measure_and_mark_spray(slab, (grid, cut.as_ref(), *width), parameters.full(), &mut transfer.grid);
     }
 
     /// The transfer of the first sub-step or of a later one.
@@ -106,25 +108,31 @@ pub(super) struct CellKinds {
     pub(super) version: u64,
     /// Faces where the walls may let go.
     pub(super) unpressed: Vec<WallFace>,
+    /// Cells beside obstacles that may let go.
+    unpressed_cells: Vec<usize>,
 }
 
 impl CellKinds {
-    /// Finds the faces at which walls may let go, after a transfer.
+    /// Finds the faces at which walls and obstacles may let go, after a transfer. Collective.
     pub(super) fn find_unpressed(
         &mut self,
-        (grid, slab): (&Grid, &Slab),
+        (settings, slab): (&Settings, &Slab),
         transferred: &ParticleToGrid,
         pressure: &Split<f64>,
     ) {
+        let grid = &settings.grid;
         let layers = slab.layers_of(slab.ranks.rank(), depth::FORCES);
         self.unpressed = unpressed(grid, layers, &transferred.cell, pressure);
+        if let Some(cut) = &settings.cut {
+            self.unpressed_cells = unpressed_cells(slab, cut, &transferred.cell, pressure);
+        }
     }
 
     /// Finds the cells that are no air. `fall` is the velocity that gravity gives in the sub-step [m/s].
     /// Collective.
     pub(super) fn classify(
         &mut self,
-        (grid, slab): (&Grid, &Slab),
+        (grid, cut, slab): (&Grid, Option<&CutCells>, &Slab),
         transferred: &ParticleToGrid,
         fall: DVec3,
         occupied: Option<&CellSet>,
@@ -134,6 +142,12 @@ impl CellKinds {
         let (fall, seen) = (fall.to_array(), slab.layers_of(slab.ranks.rank(), depth::CELLS));
         for face in &self.unpressed {
             face.release(transferred, fall, &mut self.now);
+        }
+        for (cut, &at) in cut.into_iter().flat_map(|cut| self.unpressed_cells.iter().map(move |at| (cut, at)))
+        {
+            if leaves((grid, cut), transferred, fall, at) {
+                self.now[at] = Cell::Spray;
+            }
         }
         for cell in occupied.into_iter().flat_map(CellSet::iter) {
             let inside = cell.to_array().map(|c| usize::try_from(c).unwrap_or(usize::MAX));

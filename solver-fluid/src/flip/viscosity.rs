@@ -296,6 +296,7 @@ mod tests {
             cfl: 1.0,
             substeps_max: 1,
             occupancy: false,
+            obstacles: Vec::new(),
             gravity: DVec3::ZERO,
             domain: (DVec3::ZERO, 0.1 * cells),
         }

@@ -1,12 +1,12 @@
 //! The density at which a fluid starts, measured by the kernel of SPH, and its check.
 
-use amalgam_particles::DVec3;
+use amalgam_particles::{DVec3, Obstacle};
 use amalgam_solver_kit::{Fields, SectionError};
 
 use super::evaluation::Evaluation;
 use super::pressure::equation_of_state::{EquationOfState, Law};
 use super::walls::Walls;
-use super::{Formulation, Morris, Points, SphParameters};
+use super::{Formulation, Morris, ObstacleDensity, Points, SphParameters};
 use crate::sources::Sources;
 
 /// Relative excess over the rest density from which on a warning tells it.
@@ -16,7 +16,12 @@ const REFUSED: f64 = 0.1;
 
 /// Densities over rest density at `points` [m] by the kernel of SPH, for a fluid of another method, whose own
 /// measure of density is coarser.
-pub(crate) fn kernel_compressions(points: &[DVec3], spacing: f64, domain: (DVec3, DVec3)) -> Vec<f64> {
+pub(crate) fn kernel_compressions(
+    points: &[DVec3],
+    spacing: f64,
+    domain: (DVec3, DVec3),
+    obstacles: &[Obstacle],
+) -> Vec<f64> {
     let support_radius = 2.0 * spacing;
     let (count, (low, mut high)) = (points.len(), domain);
     let mut points = points.to_vec();
@@ -35,18 +40,21 @@ pub(crate) fn kernel_compressions(points: &[DVec3], spacing: f64, domain: (DVec3
             high[axis] += wall - low[axis];
         }
     }
+    let formulation = Formulation::Morris(Morris { viscosity: 0.0 });
+    let [kernel, _] = formulation.kernels(support_radius);
+    let walls = Some(Walls::new((low, high), support_radius));
     let parameters = SphParameters {
         spacing,
         support_radius,
         mass: spacing.powi(3),
         radius: 0.5 * spacing,
         state: EquationOfState { law: Law::Tait, rest_density: 1.0, sound_speed: 1.0 },
-        formulation: Formulation::Morris(Morris { viscosity: 0.0 }),
+        formulation,
         cfl: 1.0,
         substeps_max: 1,
         gravity: DVec3::ZERO,
-        walls: Some(Walls::new((low, high), support_radius)),
-        obstacles: None,
+        walls,
+        obstacles: ObstacleDensity::new(obstacles, walls, &kernel, spacing),
         sources: Sources::default(),
         fields: Fields::default(),
     };
@@ -108,7 +116,7 @@ mod tests {
         let lattice = |max| Shape::Box { min: DVec3::ZERO, max }.sample(0.1).expect("a good box");
         for width in [0.2, 1.0] {
             let edges = DVec3::new(width, 1.0, 1.0);
-            let compressions = kernel_compressions(&lattice(edges), 0.1, (DVec3::ZERO, edges));
+            let compressions = kernel_compressions(&lattice(edges), 0.1, (DVec3::ZERO, edges), &[]);
             assert!(compressions.iter().all(|compression| (compression - 1.0).abs() < 1e-4));
         }
     }

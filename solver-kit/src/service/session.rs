@@ -136,6 +136,7 @@ impl Session {
             triangles: solver.triangles(),
             integration: solver.integration(),
             bodies: solver.bodies(),
+            keeps_off_obstacles: solver.keeps_off_obstacles(),
         };
         if table.bodies.as_ref().is_some_and(|bodies| bodies.len() != table.particles.len()) {
             return Err(Refusal::Solver(SolverError("one body is wanted for each particle".into())));

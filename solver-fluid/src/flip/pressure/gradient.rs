@@ -17,6 +17,8 @@ pub(crate) struct SetCoefficients<'a> {
     /// Kinds of all cells, and conductances of all faces of each axis.
     pub(crate) cell: &'a [Cell],
     pub(crate) conductance: [&'a [f32]; 3],
+    /// Open parts of the areas of all faces; none without obstacles.
+    pub(crate) area: Option<[&'a [f32]; 3]>,
     /// True for runs of the block's cells that have changed.
     pub(crate) changed: &'a [bool],
     pub(crate) face: [&'a mut [f32]; 3],
@@ -28,7 +30,7 @@ impl Task for SetCoefficients<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) {
-        let Self { begin, strides, cell, conductance, changed, face, ground } = self;
+        let Self { begin, strides, cell, conductance, area, changed, face, ground } = self;
         for n in (0..ground.len()).step_by(LANES).filter(|n| changed[n / RUN]) {
             let first = begin + n;
             let mut to_air = [0.0; LANES];
@@ -43,8 +45,15 @@ impl Task for SetCoefficients<'_> {
                 let (below, beyond) = (first - strides[axis], first + strides[axis]);
                 let (own, lower, upper) =
                     (sixteen(&cell[first..]), sixteen(&cell[below..]), sixteen(&cell[beyond..]));
-                let (to_lower, to_upper) =
-                    (sixteen(&conductance[axis][first..]), sixteen(&conductance[axis][beyond..]));
+                let [to_lower, to_upper] = [first, beyond].map(|from| {
+                    let mut open = *sixteen(&conductance[axis][from..]);
+                    if let Some(area) = area {
+                        open.iter_mut()
+                            .zip(sixteen(&area[axis][from..]))
+                            .for_each(|(open, area)| *open *= area);
+                    }
+                    open
+                });
                 for l in 0..LANES {
                     let [own, lower, upper] = [own[l], lower[l], upper[l]].map(is_open);
                     face[l] = kept(to_lower[l], own & lower);
