@@ -85,7 +85,7 @@ fn water_slides_down_a_slope_as_fast_as_a_smooth_block() {
     let mut samples = Vec::new();
     run(&mut *water, 0.65, |water, now| samples.push((now, momentum(water) / mass)));
     let along = DVec3::new(normal.z, 0.0, -normal.x);
-    let at = |time: f64| samples.iter().find(|(now, _)| *now >= time).expect("a sample").clone();
+    let at = |time: f64| *samples.iter().find(|(now, _)| *now >= time).expect("a sample");
     let ((from, before), (to, after)) = (at(0.35), at(0.6));
     let gained = (after - before).dot(along) / (to - from);
     assert!((gained / (0.5 * GRAVITY) - 1.0).abs() < 0.08, "{gained}");
