@@ -22,7 +22,7 @@ use super::viscosity::Viscosity;
 pub(super) struct Settings {
     pub(super) parameters: FlipParameters,
     pub(super) grid: Grid,
-    /// What obstacles leave open of faces and cells; none without obstacles.
+    /// Open parts of faces and cells; none without obstacles.
     pub(super) cut: Option<CutCells>,
     /// Vector instructions, on which results do not depend.
     pub(super) width: Width,

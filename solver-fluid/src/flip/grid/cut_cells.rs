@@ -30,7 +30,7 @@ const SLIT: f64 = 0.01;
 /// Integrals of the weight 1 - |t| over the half cells from the second last to the second next one of a face.
 const WEIGHTS: [f64; 4] = [0.125, 0.375, 0.375, 0.125];
 
-/// What obstacles leave open.
+/// Parts of cells and faces that obstacles leave open.
 pub(in crate::flip) struct CutCells {
     surfaces: Obstacles,
     /// True for cells in which a particle may be that has met an obstacle in the sub-step.
@@ -205,7 +205,7 @@ fn open_weight(axis: usize, cell: [usize; 3], octant: impl Fn([isize; 3]) -> f64
     (0..64).map(term).sum()
 }
 
-/// What is found in all cells.
+/// Findings in all cells.
 struct Found {
     /// Different parts, the first for open cells.
     parts: Vec<Parts>,
@@ -214,7 +214,7 @@ struct Found {
     near: Vec<bool>,
 }
 
-/// What one block of cells holds.
+/// Findings in one block of cells.
 #[derive(Default)]
 struct FoundInBlock {
     parts: Vec<(usize, Parts)>,
