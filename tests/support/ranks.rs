@@ -48,11 +48,23 @@ pub(crate) fn assert_file_is_same_on_ranks(
     participant: &str,
     numbers: &[usize],
 ) -> Results {
+    let cuts: Vec<[(&str, usize); 1]> = numbers.iter().map(|&number| [(participant, number)]).collect();
+    assert_file_is_same_with_cuts(scene, arguments, &cuts)
+}
+
+/// The same results of a scene file for each of these cuts of several participants, each with its number of ranks.
+#[track_caller]
+pub(crate) fn assert_file_is_same_with_cuts<const N: usize>(
+    scene: &Path,
+    arguments: &[&str],
+    cuts: &[[(&str, usize); N]],
+) -> Results {
     let one = run_scene(&Folder::new(), scene, arguments);
-    at_once(numbers, |number| {
-        let ranks = format!("--ranks={participant}={number}");
-        let other = run_scene(&Folder::new(), scene, &[arguments, &[&ranks]].concat());
-        assert_same(&one, &other, &format!("{ranks} {arguments:?}"));
+    at_once(cuts, |cut| {
+        let ranks = cut.map(|(participant, number)| format!("--ranks={participant}={number}"));
+        let all = [arguments, &ranks.each_ref().map(String::as_str)].concat();
+        let other = run_scene(&Folder::new(), scene, &all);
+        assert_same(&one, &other, &format!("{ranks:?} {arguments:?}"));
     });
     one
 }
