@@ -189,7 +189,7 @@ fn a_vortex_between_sticking_walls_decays_as_the_slowest_stokes_mode() {
     }
 }
 
-/// A drop that flies and turns: what surfaces lose of momentum and spin without viscosity, 0.1 % and some
+/// A drop that flies and turns: what surfaces lose of momentum and spin without viscosity, below 0.1 % and some
 /// percent, is not much more with a viscosity that makes it as stiff as tar.
 #[test]
 fn a_viscous_drop_flies_and_spins_on() {
@@ -206,9 +206,10 @@ fn a_viscous_drop_flies_and_spins_on() {
         ((after.0 - before.0).length() / before.0.length(), after.1.y / before.1.y)
     };
     let (lost, kept) = fly(0.0);
+    assert!(lost < 0.9e-3, "{lost}");
     for viscosity in [1.0, 30.0, 300.0] {
         let (lost_now, kept_now) = fly(viscosity);
-        assert!(lost_now < lost + 1e-3, "{viscosity}: {lost_now} {lost}");
+        assert!(lost_now < 1.9e-3, "{viscosity}: {lost_now}");
         assert!((kept_now / kept - 1.0).abs() < 0.02, "{viscosity}: {kept_now} {kept}");
     }
 }
