@@ -387,7 +387,8 @@ impl<M: FluidMethod> Solver for Fluid<M> {
         }
         self.steps += 1;
         let (born, dead) = self.pass_sources(end.dt);
-        let is_changed = !self.sources.is_empty() && self.ranks.any(!(born.is_empty() && dead.is_empty()));
+        let is_changed = !self.sources.is_empty()
+            && (self.sources.emit_now() || self.ranks.any(!(born.is_empty() && dead.is_empty())));
         self.set_speed(if is_changed { speed_max(&self.particles.velocity) } else { extremes.speed() });
         let (energies, given) = (self.method.energies(), self.sources.given + pushed);
         Ok(Report { stable_dt: self.stable_dt(), energies, given, born, dead, ..Report::default() })

@@ -31,6 +31,10 @@ pub struct Sink {
     pub max: DVec3,
 }
 
+/// Length of an emitter's nozzle, in spacings: a support radius of SPH. Otherwise water that is thrown back would
+/// stand where particles are born, and burst apart.
+const NOZZLE: f64 = 2.0;
+
 impl Emitter {
     /// Places in a layer, relative to the centre [m].
     pub fn layer(&self, spacing: f64) -> Vec<DVec3> {
@@ -41,6 +45,14 @@ impl Emitter {
             .map(|(i, j)| spacing * (f64::from(i) * u + f64::from(j) * v))
             .filter(|place| place.length() <= self.radius * (1.0 + 1e-9))
             .collect()
+    }
+
+    /// True if a position [m] is in the nozzle, in which particles keep the velocity of the emission.
+    fn carries(&self, position: DVec3, spacing: f64) -> bool {
+        let from = position - self.center;
+        let along = from.dot(self.axis);
+        let across = (from - along * self.axis).length();
+        (-0.5 * spacing..NOZZLE * spacing).contains(&along) && across < self.radius + 0.5 * spacing
     }
 
     /// Number of layers emitted before a time [s]. The first layer is emitted at 0.
@@ -91,13 +103,18 @@ pub struct Sources {
 pub(super) type Changes = (Vec<ParticleId>, Vec<ParticleId>);
 
 impl Sources {
+    /// True if an emitter emits now.
+    pub(super) fn emit_now(&self) -> bool {
+        self.emitters.iter().any(|emitter| self.time < emitter.until)
+    }
+
     /// True if particles never appear or disappear.
     pub fn is_empty(&self) -> bool {
         self.emitters.is_empty() && self.sinks.is_empty()
     }
 
-    /// Advances by `dt` [s]: removes the particles in sinks, then appends the emitted particles, each of
-    /// `mass` [kg] and `radius` [m]. The first rank gets all emitted particles. Collective.
+    /// Advances by `dt` [s]: removes the particles in sinks, gives those in nozzles the velocity of the emission, and
+    /// appends the emitted particles, each of `mass` [kg] and `radius` [m]. The first rank gets all emitted particles. Collective.
     pub(super) fn pass(
         &mut self,
         dt: f64,
@@ -117,6 +134,15 @@ impl Sources {
         let mut given = ExactSum::default();
         swallowed.for_each(|energy| given.add(-energy));
         let dead = self.swallow(to);
+        for emitter in self.emitters.iter().filter(|emitter| time.1 < emitter.until) {
+            let carried = emitter.speed * emitter.axis;
+            for (&position, velocity) in to.position.iter().zip(&mut to.velocity) {
+                if emitter.carries(position, spacing) {
+                    given.add(owned(carried, position) - owned(*velocity, position));
+                    *velocity = carried;
+                }
+            }
+        }
         let mut born = Vec::new();
         for emitter in &self.emitters {
             for position in emitter.emit(time, spacing) {
