@@ -94,7 +94,7 @@ pub struct FlipParameters {
     pub domain: (DVec3, DVec3),
 }
 
-/// Least distance between a particle and a wall, in cells.
+/// Least distance between a particle and a wall or an obstacle, in cells.
 const CLEARANCE: f64 = 1e-3;
 
 impl FlipParameters {

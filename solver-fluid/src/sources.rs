@@ -114,7 +114,8 @@ impl Sources {
     }
 
     /// Advances by `dt` [s]: removes the particles in sinks, gives those in nozzles the velocity of the emission, and
-    /// appends the emitted particles, each of `mass` [kg] and `radius` [m]. The first rank gets all emitted particles. Collective.
+    /// appends the emitted particles, each of `mass` [kg] and `radius` [m]. The first rank gets all emitted particles.
+    /// Collective.
     pub(super) fn pass(
         &mut self,
         dt: f64,

@@ -116,8 +116,7 @@ impl Session {
         check_name("participant", &request.participant)?;
         let context = Context { run_id: request.run_id, epoch: request.epoch, step: 0 };
         self.run.as_ref().map_or(Ok(()), |run| check_beginning(&context, &run.context))?;
-        let obstacles: Result<_, _> = request.obstacles.into_iter().map(obstacle_from_wire).collect();
-        let obstacles = obstacles?;
+        let obstacles = request.obstacles.into_iter().map(obstacle_from_wire).collect::<Result<_, _>>()?;
         let world = World {
             participant: request.participant,
             domain: (

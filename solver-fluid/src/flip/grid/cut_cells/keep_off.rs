@@ -7,9 +7,7 @@
 use amalgam_particles::DVec3;
 
 use super::{CutCells, Grid};
-
-/// Least distance between a particle and an obstacle, in cells.
-const CLEARANCE: f64 = 1e-3;
+use crate::flip::CLEARANCE;
 
 /// Rounds in which a particle is taken out of obstacles that overlap each other or the walls of the domain. Between
 /// walls at 45 degrees the particle's depth falls by a half in each of them.
