@@ -5,6 +5,8 @@
 //! of an implicit participant, in which an impulse on one body also moves others. It is symmetric and of low
 //! rank, and learned from the participant's answers.
 
+use std::sync::Arc;
+
 use amalgam_particles::DVec3;
 use rayon::prelude::*;
 
@@ -31,12 +33,12 @@ pub struct LowRank {
 }
 
 /// A term w e e^T.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Term {
     /// w [1/kg], negative where bodies answer less than their inverse masses say.
     pub weight: f64,
     /// e, with a vector for each of [`LowRank::bodies`].
-    pub direction: Vec<DVec3>,
+    pub direction: Arc<[DVec3]>,
 }
 
 impl LowRank {
@@ -75,7 +77,7 @@ impl LowRank {
     pub fn growth(&self, needed: impl Fn(u32, DVec3) -> DVec3) -> f64 {
         let grows = |term: &&Term| term.weight > 0.0;
         let size = |term: &Term| {
-            let parts = self.bodies.iter().zip(&term.direction);
+            let parts = self.bodies.iter().zip(&*term.direction);
             term.weight * parts.map(|(&body, e)| needed(body, *e).dot(*e)).sum::<f64>()
         };
         1.0 + self.terms.iter().filter(grows).map(size).sum::<f64>()

@@ -11,20 +11,29 @@
 //! ```
 //!
 //! the update of Broyden, Fletcher, Goldfarb and Shanno for several pairs at once ([NocedalWright2006],
-//! section 6.1; [Schnabel1983]). It is symmetric and repeats every answer, B S = Y. It is positive
-//! semidefinite for any pairs: the first two terms are B0 with the directions of S projected out, and the
-//! third is a square where S^T Y is positive definite. Answers are exact to a tolerance only. So S^T Y is
-//! made symmetric here, and directions in which it is not clearly positive are left out. The problem of the
-//! contacts therefore stays convex.
+//! section 6.1; [Schnabel1983]). It is symmetric and repeats every answer, B S = Y.
+//!
+//! The pairs are kept in a form in which both inverses are the identity, so that a new answer adds two terms
+//! and changes no other. From a new pair, the parts are taken out that the model knows: s loses the sum of s_j
+//! (y_j . s), and y loses the sum of y_j (y_j . s). Then y_j . s = 0 for the new s, and y = A s still. Scaled
+//! to s . y = 1, the pair adds y y^T. With T = S R^-1 such that T^T B0 T = 1, by Gram and Schmidt in the metric
+//! B0, the second term is -(B0 T)(B0 T)^T.
+//!
+//! B is positive semidefinite for any pairs: the first two terms are B0 with the directions of T projected out,
+//! and the third is a sum of squares. Answers are exact to a tolerance only. A pair whose new part has no
+//! clearly positive s . y is left out. The problem of the contacts therefore stays convex.
+
+use std::sync::Arc;
 
 use amalgam_particles::{DMat3, DVec3, reduce};
-use nalgebra::{DMatrix, DVector, SymmetricEigen};
 
 use super::response::{LowRank, Term};
 
-/// Eigenvalues of S^T Y below this part of the largest are noise. Columns are scaled so that its diagonal is
-/// 1.
+/// A pair teaches nothing if what the model does not know of it is below this part of s . y.
 const NOISE: f64 = 1e-8;
+
+/// Gram and Schmidt's process is done twice, since once leaves rounding in the directions of the largest terms.
+const PASSES: usize = 2;
 
 /// Answers of a participant in this step.
 #[derive(Clone, Debug)]
@@ -33,17 +42,27 @@ pub struct Secant {
     mobility: Vec<DMat3>,
     /// The last impulses [kg m/s] and the velocities [m/s] that they led to.
     last: (Vec<DVec3>, Vec<DVec3>),
-    /// Columns of S: changes of impulses [kg m/s].
-    impulses: Vec<Vec<DVec3>>,
-    /// Columns of Y: changes of velocities [m/s].
-    velocities: Vec<Vec<DVec3>>,
+    pairs: Vec<Pair>,
+}
+
+/// What an answer taught that the answers before had not.
+#[derive(Clone, Debug)]
+struct Pair {
+    /// Column of S.
+    impulse: Vec<DVec3>,
+    /// Column of Y.
+    velocity: Arc<[DVec3]>,
+    /// Column of T.
+    direction: Vec<DVec3>,
+    /// Column of B0 T.
+    expected: Arc<[DVec3]>,
 }
 
 impl Secant {
     /// Starts from the first answer: `impulse` [kg m/s] led to `velocity` [m/s]. `mobility` [1/kg] is B0,
     /// symmetric and positive definite.
     pub fn new(mobility: Vec<DMat3>, impulse: Vec<DVec3>, velocity: Vec<DVec3>) -> Self {
-        Self { mobility, last: (impulse, velocity), impulses: Vec::new(), velocities: Vec::new() }
+        Self { mobility, last: (impulse, velocity), pairs: Vec::new() }
     }
 
     /// B0 of each particle in contact [1/kg].
@@ -51,54 +70,63 @@ impl Secant {
         &self.mobility
     }
 
-    /// Adds another answer of the step, with s and y over sqrt(s . y). A pair with s . y <= 0 teaches
-    /// nothing: the impulses did not change, or the participant moved against their change.
+    /// Adds another answer of the step. A pair with s . y <= 0 teaches nothing: the impulses did not change,
+    /// or the participant moved against their change.
     pub fn learn(&mut self, impulse: Vec<DVec3>, velocity: Vec<DVec3>) {
-        let (last_impulse, last_velocity) = &self.last;
-        let work = reduce::sum(impulse.len(), 0.0, |k| {
-            (impulse[k] - last_impulse[k]).dot(velocity[k] - last_velocity[k])
-        });
-        if work > 0.0 {
-            let change = |new: &[DVec3], old: &[DVec3]| -> Vec<DVec3> {
-                new.iter().zip(old).map(|(new, old)| (*new - *old) / work.sqrt()).collect()
-            };
-            self.impulses.push(change(&impulse, last_impulse));
-            self.velocities.push(change(&velocity, last_velocity));
-        }
+        let change = |new: &[DVec3], old: &[DVec3]| -> Vec<DVec3> {
+            new.iter().zip(old).map(|(new, old)| *new - *old).collect()
+        };
+        let (mut s, mut y) = (change(&impulse, &self.last.0), change(&velocity, &self.last.1));
         self.last = (impulse, velocity);
+        let work = dot(&s, &y);
+        if work <= 0.0 {
+            return;
+        }
+        for _ in 0..PASSES {
+            for pair in &self.pairs {
+                let known = dot(&s, &pair.velocity);
+                add(&mut s, -known, &pair.impulse);
+                add(&mut y, -known, &pair.velocity);
+            }
+        }
+        let left = dot(&s, &y);
+        if left <= NOISE * work {
+            return;
+        }
+        let mut direction = s.clone();
+        let whole = dot(&direction, &self.expected(&direction));
+        for _ in 0..PASSES {
+            for pair in &self.pairs {
+                let known = dot(&direction, &pair.expected);
+                add(&mut direction, -known, &pair.direction);
+            }
+        }
+        let mut expected = self.expected(&direction);
+        let size = dot(&direction, &expected);
+        if size <= NOISE * whole {
+            return;
+        }
+        scale(&mut s, left);
+        scale(&mut y, left);
+        scale(&mut direction, size);
+        scale(&mut expected, size);
+        self.pairs.push(Pair { impulse: s, velocity: y.into(), direction, expected: expected.into() });
     }
 
     /// The model B - B0 over `bodies`, one body for each particle.
     pub fn model(&self, bodies: Vec<u32>) -> LowRank {
-        let works = gram(&self.impulses, &self.velocities);
-        let (values, vectors) = eigen(&works);
-        let largest = values.iter().fold(0.0, |largest: f64, &value| largest.max(value));
-        let clear: Vec<usize> = (0..values.len()).filter(|&k| values[k] > NOISE * largest).collect();
-        // Eigenvectors over the roots of their eigenvalues form a basis in which S^T Y is the identity.
-        let along = |columns: &[Vec<DVec3>]| -> Vec<Vec<DVec3>> {
-            clear.iter().map(|&k| combine(columns, &(vectors.column(k) / values[k].sqrt()))).collect()
-        };
-        let (impulses, velocities) = (along(&self.impulses), along(&self.velocities));
-        let free = |impulse: &Vec<DVec3>| -> Vec<DVec3> {
-            impulse.iter().zip(&self.mobility).map(|(impulse, mobility)| *mobility * *impulse).collect()
-        };
-        let expected: Vec<Vec<DVec3>> = impulses.iter().map(free).collect();
-        let (values, vectors) = eigen(&gram(&impulses, &expected));
-        // Y Y^T, then -B0 S (S^T B0 S)^-1 S^T B0 by the eigenvectors of S^T B0 S.
-        let corrected = velocities.into_iter().map(|direction| Term { weight: 1.0, direction });
-        let forgotten = (0..values.len()).map(|k| Term {
-            weight: -1.0 / values[k],
-            direction: combine(&expected, &vectors.column(k).into_owned()),
+        let terms = self.pairs.iter().flat_map(|pair| {
+            let corrected = Term { weight: 1.0, direction: pair.velocity.clone() };
+            [corrected, Term { weight: -1.0, direction: pair.expected.clone() }]
         });
-        LowRank { bodies, terms: corrected.chain(forgotten).collect() }
+        LowRank { bodies, terms: terms.collect() }
     }
 
     /// Velocities without impulses [m/s], as far as the model knows: v - B p for the last impulses p and
     /// velocities v.
     pub fn free(&self, model: &LowRank) -> Vec<DVec3> {
         let (impulse, velocity) = &self.last;
-        let mut change: Vec<DVec3> =
-            impulse.iter().zip(&self.mobility).map(|(impulse, mobility)| *mobility * *impulse).collect();
+        let mut change = self.expected(impulse);
         model.add(impulse, &mut change);
         velocity.iter().zip(&change).map(|(velocity, change)| *velocity - *change).collect()
     }
@@ -107,30 +135,26 @@ impl Secant {
     pub fn velocity(&self) -> &[DVec3] {
         &self.last.1
     }
-}
 
-/// The matrix of all products a_i . b_j.
-fn gram(a: &[Vec<DVec3>], b: &[Vec<DVec3>]) -> DMatrix<f64> {
-    DMatrix::from_fn(a.len(), b.len(), |i, j| reduce::sum(a[i].len(), 0.0, |k| a[i][k].dot(b[j][k])))
-}
-
-/// Eigenvalues and eigenvectors of the symmetric part of a matrix.
-fn eigen(matrix: &DMatrix<f64>) -> (DVector<f64>, DMatrix<f64>) {
-    if matrix.is_empty() {
-        return (DVector::zeros(0), DMatrix::zeros(0, 0));
+    /// B0 times impulses.
+    fn expected(&self, impulse: &[DVec3]) -> Vec<DVec3> {
+        impulse.iter().zip(&self.mobility).map(|(impulse, mobility)| *mobility * *impulse).collect()
     }
-    let SymmetricEigen { eigenvalues, eigenvectors } =
-        SymmetricEigen::new((matrix + matrix.transpose()) * 0.5);
-    (eigenvalues, eigenvectors)
 }
 
-/// The sum of columns, each times a coefficient.
-fn combine(columns: &[Vec<DVec3>], coefficients: &DVector<f64>) -> Vec<DVec3> {
-    let mut sum = vec![DVec3::ZERO; columns[0].len()];
-    for (column, &coefficient) in columns.iter().zip(coefficients) {
-        sum.iter_mut().zip(column).for_each(|(sum, value)| *sum += *value * coefficient);
-    }
-    sum
+fn dot(a: &[DVec3], b: &[DVec3]) -> f64 {
+    reduce::sum(a.len(), 0.0, |k| a[k].dot(b[k]))
+}
+
+/// Adds a column times a factor.
+fn add(sum: &mut [DVec3], factor: f64, column: &[DVec3]) {
+    sum.iter_mut().zip(column).for_each(|(sum, value)| *sum += *value * factor);
+}
+
+/// Divides a column by the root of its square.
+fn scale(column: &mut [DVec3], square: f64) {
+    let factor = 1.0 / square.sqrt();
+    column.iter_mut().for_each(|value| *value *= factor);
 }
 
 #[cfg(test)]
