@@ -185,7 +185,7 @@ pub struct LawStatistics {
     pub impact_rounds: u32,
     /// Change of kinetic energy by impacts [J].
     pub impact_energy: f64,
-    /// Contacts that were left out, since their particles pass each other.
+    /// Contacts that were left out, since they open or their particles pass each other.
     pub missed: u32,
     /// Contacts that the step before did not have.
     pub new: u32,
@@ -250,7 +250,9 @@ impl ContactLaw {
         let Self { settings, solution, workspace } = self;
         let Workspace { selection, reflections, sliding, rolling } = workspace;
         solution.clear(contacts.len());
-        selection.choose(bodies, contacts, step.dt);
+        // Forces without contacts change the velocities of two bodies by up to this much against each other.
+        let slack = 2.0 * step.acceleration * step.dt;
+        selection.choose(bodies, contacts, &warm_start.impulses, step.dt, slack);
         let (mut impact_rounds, mut impact_energy) = (0, 0.0);
         if selection.bounces {
             let limits = (step.dt, 2.0 * step.acceleration * step.dt);

@@ -50,6 +50,9 @@ impl InverseInertia {
     }
 }
 
+/// Rounding of a velocity, relative to the velocities that it is the sum of: some units in the last place.
+pub(crate) const VELOCITY_ROUNDING: f64 = 8.0 * f64::EPSILON;
+
 /// Velocity of a body, or its change: of the centre of mass [m/s] and about it [1/s].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Motion {

@@ -159,7 +159,7 @@ impl Cone {
 
     /// The largest part of D p [m/s] for an impulse p.
     #[inline(always)]
-    fn largest_part<U: Unknown>(&self, impulse: U) -> f64 {
+    pub(crate) fn largest_part<U: Unknown>(&self, impulse: U) -> f64 {
         let along = impulse.linear().dot(self.normal);
         let tangential = (impulse.linear() - self.normal * along).length();
         let linear = larger(self.metric.normal * along.abs(), self.metric.tangential * tangential);

@@ -146,6 +146,13 @@ impl Contact {
         self.reach * share * (1.0 - share)
     }
 
+    /// The speed n . u + b at which the contact opens [m/s], with b from its gap and the length of the step, `dt`
+    /// [s]. It is negative where the contact closes by more than its gap.
+    pub fn opening(&self, first: Motion, second: Motion, dt: f64) -> f64 {
+        let u = second.at(self.offset[1]) - first.at(self.offset[0]);
+        u.dot(self.normal) + self.gap.max(0.0) / dt
+    }
+
     /// True if two spheres pass each other in a step of length `dt` [s], although their contact, a constraint
     /// by its tangent plane, would stop them.
     pub fn is_missed(&self, first: Motion, second: Motion, dt: f64) -> bool {

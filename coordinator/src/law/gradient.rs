@@ -36,7 +36,7 @@
 use amalgam_particles::lanes::{self, LANES, Lanes, Task};
 use rayon::prelude::*;
 
-use super::bodies::{Bodies, Motion};
+use super::bodies::{Bodies, Motion, VELOCITY_ROUNDING};
 use super::cone::larger;
 use super::problem::{Answers, Problem};
 use super::response::Response;
@@ -130,6 +130,8 @@ struct Sums {
     bias: f64,
     /// Sum of |p|.
     amount: f64,
+    /// Largest D p [m/s]: the speed that the impulse of a contact changes.
+    push: f64,
     overlap_rate: f64,
 }
 
@@ -146,14 +148,17 @@ impl Sums {
             taken: self.taken + other.taken,
             bias: self.bias + other.bias,
             amount: self.amount + other.amount,
+            push: self.push.max(other.push),
             overlap_rate: self.overlap_rate.max(other.overlap_rate),
         }
     }
 
-    /// Tolerances of the velocity error and of the gap.
+    /// Tolerances of the velocity error and of the gap. A light body between heavy ones gets impulses whose
+    /// sum is small beside each of them, so that its velocity has their rounding.
     fn allowed(&self, tolerance: &Tolerance) -> [f64; 2] {
-        let gap = tolerance.duality_gap * self.scale + tolerance.rounding * self.amount;
-        [tolerance.velocity.max(tolerance.rounding), gap]
+        let rounding = tolerance.rounding.max(VELOCITY_ROUNDING * self.push);
+        let gap = tolerance.duality_gap * self.scale + rounding * self.amount;
+        [tolerance.velocity.max(rounding), gap]
     }
 
     /// The larger of both errors, as a multiple of its tolerance.
@@ -480,7 +485,7 @@ impl<U: Unknown> Task for Residuals<'_, U> {
         let Self { problem, motion, first, impulses } = self;
         let (mut gap, mut scale, mut energy) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
         let (mut bias, mut amount, mut all_taken) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
-        let (mut error, mut rate) = ([0.0; LANES], [0.0; LANES]);
+        let (mut error, mut rate, mut push) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
         let mut side = Side::<U>::default();
         for (block, impulses) in impulses.chunks(LANES).enumerate() {
             let at = block * LANES;
@@ -502,6 +507,7 @@ impl<U: Unknown> Task for Residuals<'_, U> {
                 let taken = work(p, free);
                 scale[l] += taken.abs();
                 amount[l] += p.linear().length();
+                push[l] = larger(cone.largest_part(p), push[l]);
                 all_taken[l] += taken;
                 energy[l] += 0.5 * (work(p, u) + taken);
                 bias[l] += p.linear().dot(cone.normal) * cones.bias[l];
@@ -517,6 +523,7 @@ impl<U: Unknown> Task for Residuals<'_, U> {
             taken: sum(&all_taken),
             bias: sum(&bias),
             amount: sum(&amount),
+            push: largest(&push),
             overlap_rate: largest(&rate),
             ..Sums::default()
         }

@@ -14,7 +14,7 @@
 use amalgam_particles::{DVec3, lanes::LANES, reduce};
 use rayon::prelude::*;
 
-use super::bodies::{Bodies, InverseInertia, Motion};
+use super::bodies::{Bodies, InverseInertia, Motion, VELOCITY_ROUNDING};
 use super::cone::{Cone, Cones, Kind, Metric};
 use super::contact::Contact;
 use super::response::Response;
@@ -174,14 +174,13 @@ impl Problem {
 
     /// Rounding of a relative velocity [m/s]: some units in the last place of the fastest body's velocity.
     pub(crate) fn rounding(&self) -> f64 {
-        let size = |contact: usize| {
-            let [i, j] = self.rows[contact].bodies.map(|body| self.free[body as usize]);
-            let by_spin = self.levers.get(contact).map_or(0.0, |levers| {
-                i.angular.length() * levers.arms[0].length() + j.angular.length() * levers.arms[1].length()
-            });
-            i.linear.length() + j.linear.length() + by_spin
+        let by_spin = |contact: usize| {
+            let [i, j] = self.rows[contact].bodies.map(|body| self.free[body as usize].angular.length());
+            let [first, second] = self.levers[contact].arms.map(|arm| arm.length());
+            i * first + j * second
         };
-        8.0 * f64::EPSILON * reduce::max(self.rows.len(), 0.0, size)
+        let fastest = reduce::max(self.free.len(), 0.0, |body| self.free[body].linear.length());
+        VELOCITY_ROUNDING * (2.0 * fastest + reduce::max(self.levers.len(), 0.0, by_spin))
     }
 
     /// The first pass: H^T p, and v' = v* + B H^T p, for all bodies.

@@ -42,12 +42,12 @@ pub struct Secant {
     mobility: Vec<DMat3>,
     /// The last impulses [kg m/s] and the velocities [m/s] that they led to.
     last: (Vec<DVec3>, Vec<DVec3>),
-    pairs: Vec<Pair>,
+    lessons: Vec<Lesson>,
 }
 
 /// What an answer taught that the answers before had not.
 #[derive(Clone, Debug)]
-struct Pair {
+struct Lesson {
     /// Column of S.
     impulse: Vec<DVec3>,
     /// Column of Y.
@@ -62,7 +62,7 @@ impl Secant {
     /// Starts from the first answer: `impulse` [kg m/s] led to `velocity` [m/s]. `mobility` [1/kg] is B0,
     /// symmetric and positive definite.
     pub fn new(mobility: Vec<DMat3>, impulse: Vec<DVec3>, velocity: Vec<DVec3>) -> Self {
-        Self { mobility, last: (impulse, velocity), pairs: Vec::new() }
+        Self { mobility, last: (impulse, velocity), lessons: Vec::new() }
     }
 
     /// B0 of each particle in contact [1/kg].
@@ -83,10 +83,10 @@ impl Secant {
             return;
         }
         for _ in 0..PASSES {
-            for pair in &self.pairs {
-                let known = dot(&s, &pair.velocity);
-                add(&mut s, -known, &pair.impulse);
-                add(&mut y, -known, &pair.velocity);
+            for lesson in &self.lessons {
+                let known = dot(&s, &lesson.velocity);
+                add(&mut s, -known, &lesson.impulse);
+                add(&mut y, -known, &lesson.velocity);
             }
         }
         let left = dot(&s, &y);
@@ -96,9 +96,9 @@ impl Secant {
         let mut direction = s.clone();
         let whole = dot(&direction, &self.expected(&direction));
         for _ in 0..PASSES {
-            for pair in &self.pairs {
-                let known = dot(&direction, &pair.expected);
-                add(&mut direction, -known, &pair.direction);
+            for lesson in &self.lessons {
+                let known = dot(&direction, &lesson.expected);
+                add(&mut direction, -known, &lesson.direction);
             }
         }
         let mut expected = self.expected(&direction);
@@ -110,14 +110,14 @@ impl Secant {
         scale(&mut y, left);
         scale(&mut direction, size);
         scale(&mut expected, size);
-        self.pairs.push(Pair { impulse: s, velocity: y.into(), direction, expected: expected.into() });
+        self.lessons.push(Lesson { impulse: s, velocity: y.into(), direction, expected: expected.into() });
     }
 
     /// The model B - B0 over `bodies`, one body for each particle.
     pub fn model(&self, bodies: Vec<u32>) -> LowRank {
-        let terms = self.pairs.iter().flat_map(|pair| {
-            let corrected = Term { weight: 1.0, direction: pair.velocity.clone() };
-            [corrected, Term { weight: -1.0, direction: pair.expected.clone() }]
+        let terms = self.lessons.iter().flat_map(|lesson| {
+            let corrected = Term { weight: 1.0, direction: lesson.velocity.clone() };
+            [corrected, Term { weight: -1.0, direction: lesson.expected.clone() }]
         });
         LowRank { bodies, terms: terms.collect() }
     }

@@ -5,13 +5,19 @@ use rayon::prelude::*;
 use super::bodies::{Bodies, Motion};
 use super::contact::Contact;
 use super::tasks::{CHUNK, SERIAL};
+use super::warm_start::LastImpulses;
 
 /// The contacts of a step, cut in two.
+///
+/// Most contacts have no impulse: they are pairs that might touch, and do not. Without an impulse the law asks
+/// only that a contact does not close by more than its gap. So contacts that open are left out, the others are
+/// solved, and the motion then says which of those left out must be solved, too. The solution is the one of
+/// all contacts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
     /// Contacts to solve, ascending.
     pub(crate) chosen: Vec<u32>,
-    /// Contacts whose particles pass each other, ascending.
+    /// Contacts that open, or whose particles pass each other, ascending.
     pub(crate) left_out: Vec<u32>,
     /// True if a contact resists rolling.
     pub(crate) rolls: bool,
@@ -20,20 +26,33 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Chooses the contacts to solve in a step of length `dt` [s]. Contacts whose particles pass each other
-    /// without contact are left out.
+    /// Chooses the contacts to solve in a step of length `dt` [s]. Left out are contacts that open faster than
+    /// `slack` [m/s] without impulses and had none in the last step, and contacts whose particles pass each
+    /// other.
     ///
     /// # Panics
     /// If contacts are not sorted by pair, each pair once.
-    pub(crate) fn choose(&mut self, bodies: &Bodies, contacts: &[Contact], dt: f64) {
+    pub(crate) fn choose(
+        &mut self,
+        bodies: &Bodies,
+        contacts: &[Contact],
+        last: &LastImpulses,
+        dt: f64,
+        slack: f64,
+    ) {
         let look = |(chunk, part): (usize, &[Contact])| {
             let first = chunk * CHUNK;
             let mut seen = Self::default();
-            for (k, contact) in part.iter().enumerate() {
+            for (k, (contact, pressed)) in part.iter().zip(last.pressed(part)).enumerate() {
                 let sorted = first + k == 0 || contacts[first + k - 1].pair < contact.pair;
                 assert!(sorted, "contacts must be sorted by pair, each once");
                 let [i, j] = contact.bodies.map(|body| bodies.motion(body));
-                let list = if contact.is_missed(i, j, dt) { &mut seen.left_out } else { &mut seen.chosen };
+                let is_idle = || {
+                    let always = pressed || contact.material.glued || contact.material.restitution > 0.0;
+                    !always && contact.opening(i, j, dt) > slack
+                };
+                let leave = contact.is_missed(i, j, dt) || is_idle();
+                let list = if leave { &mut seen.left_out } else { &mut seen.chosen };
                 list.push((first + k) as u32);
                 seen.rolls |= contact.material.rolling > 0.0;
                 seen.bounces |= contact.material.restitution > 0.0;
@@ -52,24 +71,35 @@ impl Selection {
         self.bounces = all.iter().any(|seen| seen.bounces);
     }
 
-    /// Chooses those of the contacts left out that meet with the motion `motion` of all bodies. Returns true
-    /// if there are any.
-    pub(crate) fn add_meeting(&mut self, contacts: &[Contact], motion: &[Motion], dt: f64) -> bool {
+    /// If contacts left out close faster than `allowed` [m/s] with the motion `motion` of all bodies, chooses
+    /// them, and returns true. Impulses changed the motion from `free`. Contacts that would close if they
+    /// changed it as much again are chosen with them, since the next solve may reach them.
+    pub(crate) fn add_meeting(
+        &mut self,
+        contacts: &[Contact],
+        free: &[Motion],
+        motion: &[Motion],
+        dt: f64,
+        allowed: f64,
+    ) -> bool {
         let Self { chosen, left_out, .. } = self;
-        let before = chosen.len();
+        let opening = |contact: &Contact| {
+            let [i, j] = contact.bodies.map(|body| motion[body as usize]);
+            if contact.is_missed(i, j, dt) { f64::INFINITY } else { contact.opening(i, j, dt) }
+        };
+        if !left_out.par_iter().with_min_len(SERIAL).any(|&c| opening(&contacts[c as usize]) < -allowed) {
+            return false;
+        }
+        let change = |body: u32| (motion[body as usize].linear - free[body as usize].linear).length();
         left_out.retain(|&c| {
             let contact = &contacts[c as usize];
-            let [i, j] = contact.bodies.map(|body| motion[body as usize]);
-            let missed = contact.is_missed(i, j, dt);
-            if !missed {
+            let stays = opening(contact) > contact.bodies.map(change).iter().sum();
+            if !stays {
                 chosen.push(c);
             }
-            missed
+            stays
         });
-        let more = chosen.len() > before;
-        if more {
-            chosen.sort_unstable();
-        }
-        more
+        chosen.sort_unstable();
+        true
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Solver<U> {
 }
 
 impl<U: Unknown> Solver<U> {
-    /// Solves the chosen contacts and sets the motion of the bodies. Contacts that were left out and now meet
+    /// Solves the chosen contacts and sets the motion of the bodies. Contacts that were left out and now close
     /// are added, and all are solved again. Each time fewer are left out, so that this ends.
     pub(crate) fn solve(
         &mut self,
@@ -47,6 +47,7 @@ impl<U: Unknown> Solver<U> {
             }
             let Self { problem, descent, .. } = self;
             let tolerance = settings.precision.tolerance(problem, step);
+            let allowed = tolerance.velocity.max(tolerance.rounding);
             statistics.solves += 1;
             // Contacts that meet after all show up long before a solve is precise.
             let tolerances = [tolerance.rough(), tolerance];
@@ -57,7 +58,7 @@ impl<U: Unknown> Solver<U> {
                 statistics.solve = descent.run(problem, bodies, &mut warm_start.lipschitz, tolerance);
                 statistics.solve.iterations += before;
                 warm_start.impulses.keep(contacts, &selection.chosen, &descent.impulses, step.dt);
-                adds = selection.add_meeting(contacts, descent.motion(), step.dt);
+                adds = selection.add_meeting(contacts, &problem.free, descent.motion(), step.dt, allowed);
                 if adds {
                     break;
                 }

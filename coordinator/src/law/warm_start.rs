@@ -59,6 +59,20 @@ impl LastImpulses {
         kept.collect_into_vec(&mut self.remembered);
     }
 
+    /// True for each of `contacts` that had an impulse in the last step. Contacts are sorted by pair.
+    pub(crate) fn pressed(&self, contacts: &[Contact]) -> Vec<bool> {
+        let Some(first) = contacts.first() else { return Vec::new() };
+        let mut at = self.remembered.partition_point(|old| old.pair < first.pair);
+        let one = |contact: &Contact| {
+            while self.remembered.get(at).is_some_and(|old| old.pair < contact.pair) {
+                at += 1;
+            }
+            let old = self.remembered.get(at).filter(|old| old.pair == contact.pair);
+            old.is_some_and(|old| old.linear != DVec3::ZERO)
+        };
+        contacts.iter().map(one).collect()
+    }
+
     /// Guesses the impulses of the contacts `chosen`, for a step of length `dt` [s], and returns the number
     /// of new contacts.
     ///
