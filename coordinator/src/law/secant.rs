@@ -45,7 +45,7 @@ pub struct Secant {
     lessons: Vec<Lesson>,
 }
 
-/// What an answer taught that the answers before had not.
+/// The part of an answer that the answers before had not taught.
 #[derive(Clone, Debug)]
 struct Lesson {
     /// Column of S.

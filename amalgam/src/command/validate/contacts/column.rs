@@ -26,7 +26,7 @@ pub(in crate::command::validate) const SPHERES: Case = Case {
 };
 
 /// The coefficient of rolling resistance for all columns that stand for experiments.
-const ROLLING: f64 = 0.3;
+const ROLLING: f64 = 0.5;
 /// Part of the room that scattered grains and grains at rest fill.
 const SCATTERED: [f64; 2] = [0.35, 0.2];
 const AT_REST: [f64; 2] = [0.82, 0.58];
@@ -205,7 +205,8 @@ fn compare(
     columns: impl IntoIterator<Item = (GrainColumn, &'static str, Published)>,
 ) -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut picture) = (Vec::new(), Sketch::default());
-    for (number, (column, whose, published)) in columns.into_iter().enumerate() {
+    let mut below = 0.0;
+    for (column, whose, published) in columns {
         let deposit = column.collapse()?;
         let Deposit { aspect, run_out, height, speed, grains, unconverged, iterations, .. } = &deposit;
         let name = format!("{whose}, a = {aspect:.2}, {grains} grains");
@@ -213,7 +214,8 @@ fn compare(
         tracing::debug!(
             "{name}: height {height:.3}, speed {speed:.1e}, unconverged {unconverged}, iterations {iterations:.1}"
         );
-        let shift = DVec3::Z * -1.5 * column.width * number as f64;
+        below += 1.2 * deposit.height * column.width;
+        let shift = DVec3::Z * -below;
         let front = column.width * (1.0 + published(*aspect));
         let upright = |x: &DVec3| DVec3::new(column.along(*x), 0.0, column.up(*x)) + shift;
         let mark = (0..10).map(|k| DVec3::new(front, 0.0, 0.5 * f64::from(k)) + shift);
