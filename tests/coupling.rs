@@ -240,7 +240,7 @@ fn implicit_participants_with_stiff_links_between_shared_groups_agree() {
     let mut repeated = 0;
     let scene = Scene::new(0.2, DT).with("a", SolidProgram, chain(0.0, 0.5, 1e5));
     let scene = scene.with("b", SolidProgram, chain(0.101, -1.0, 3e6));
-    scene.coupling(|coupling| coupling.coupling_tolerance = Some(1e-6)).run_with(|_, record| {
+    scene.coupling(|coupling| coupling.coupling_tolerance = 1e-6).run_with(|_, record| {
         assert!(record.disagreement <= 1e-6, "step {}: {}", record.step, record.disagreement);
         repeated = repeated.max(record.repetitions);
     });

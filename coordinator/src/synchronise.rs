@@ -25,9 +25,6 @@ const FORCING: f64 = 0.01;
 /// impulses of the first repetition. The step is then too long.
 const DIVERGED: f64 = 1e4;
 
-/// Relative disagreement of the impulses at which repetitions end, where the scene has none.
-const TOLERANCE: f64 = 1e-3;
-
 /// Largest disagreement after the last repetition, relative to all impulses L = J + Z dv. Above it, repeating
 /// has not brought the participants nearer to each other, and the step is halved.
 const DISAGREEMENT_MAX: f64 = 1.0;
@@ -355,7 +352,6 @@ impl Stage<'_> {
             state.linear[k].copy_from_slice(&self.shares[k].guess);
         }
         // A participant that shares no group is asked only once, so that its answer must be exact.
-        let tolerance = settings.coupling_tolerance.unwrap_or(TOLERANCE);
         let unknown = |leader| places.iter().any(|&(k, _)| k == leader);
         let (mut forcing, mut before) = (FORCING, 1.0);
         self.integrate_participants(
@@ -390,7 +386,7 @@ impl Stage<'_> {
             let residual: Vec<f64> = answer.iter().zip(&point).map(|(a, p)| a - p).collect();
             let scale = norm(&answer);
             let disagreement = if scale > 0.0 { norm(&residual) / scale } else { 0.0 };
-            let agreed = disagreement <= tolerance;
+            let agreed = disagreement <= settings.coupling_tolerance;
             if agreed && forcing == 0.0 || repetition >= settings.repetitions_max {
                 let diverged = norm(&residual) > DISAGREEMENT_MAX * whole(state);
                 return Ok((repetition, if diverged { f64::INFINITY } else { disagreement }));
@@ -398,7 +394,7 @@ impl Stage<'_> {
             if repetition == 1 {
                 first = whole(state);
             }
-            forcing = next_forcing(disagreement, before, tolerance);
+            forcing = next_forcing(disagreement, before, settings.coupling_tolerance);
             before = disagreement;
             point = newton.next(&point, &answer);
             let grown = norm(&point).max(scale);

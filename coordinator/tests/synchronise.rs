@@ -127,7 +127,7 @@ impl Systems {
     }
 
     fn synchronise(&mut self, forest: &Forest) -> Synchronised {
-        let settings = CouplingSettings { coupling_tolerance: Some(1e-10), ..CouplingSettings::default() };
+        let settings = CouplingSettings { coupling_tolerance: 1e-10, ..CouplingSettings::default() };
         self.synchronise_with(forest, &settings)
     }
 

@@ -14,13 +14,14 @@
 //! section 6.1; [Schnabel1983]). It is symmetric and repeats every answer, B S = Y.
 //!
 //! The pairs are kept in a form in which both inverses are the identity, so that a new answer adds two terms
-//! and changes no other. From a new pair, the parts are taken out that the model knows: s loses the sum of s_j
-//! (y_j . s), and y loses the sum of y_j (y_j . s). Then y_j . s = 0 for the new s, and y = A s still. Scaled
-//! to s . y = 1, the pair adds y y^T. With T = S R^-1 such that T^T B0 T = 1, by Gram and Schmidt in the metric
+//! and changes no other. From a new pair, the parts are taken out that the model knows: s loses the sum of c_j
+//! s_j, and y the sum of c_j y_j. Here c_j is y_j . s, which is s_j . y since A is symmetric; answers are exact to
+//! a tolerance only, and the mean of both is taken. Then y_j . s = 0 for the new s, and y = A s still. Scaled to
+//! s . y = 1, the pair adds y y^T. With T = S R^-1 such that T^T B0 T = 1, by Gram and Schmidt in the metric
 //! B0, the second term is -(B0 T)(B0 T)^T.
 //!
 //! B is positive semidefinite for any pairs: the first two terms are B0 with the directions of T projected out,
-//! and the third is a sum of squares. Answers are exact to a tolerance only. A pair whose new part has no
+//! and the third is a sum of squares. A pair whose new part has no
 //! clearly positive s . y is left out. The problem of the contacts therefore stays convex.
 
 use std::sync::Arc;
@@ -84,7 +85,7 @@ impl Secant {
         }
         for _ in 0..PASSES {
             for lesson in &self.lessons {
-                let known = dot(&s, &lesson.velocity);
+                let known = 0.5 * (dot(&s, &lesson.velocity) + dot(&lesson.impulse, &y));
                 add(&mut s, -known, &lesson.impulse);
                 add(&mut y, -known, &lesson.velocity);
             }

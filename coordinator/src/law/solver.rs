@@ -47,7 +47,7 @@ impl<U: Unknown> Solver<U> {
             }
             let Self { problem, descent, .. } = self;
             let tolerance = settings.precision.tolerance(problem, step);
-            let allowed = tolerance.velocity.max(tolerance.rounding);
+            let allowed = tolerance.rounding;
             statistics.solves += 1;
             // Contacts that meet after all show up long before a solve is precise.
             let tolerances = [tolerance.rough(), tolerance];

@@ -51,9 +51,8 @@ pub struct CouplingSettings {
     pub keep_lone_contacts: bool,
     /// Most repetitions of a stage where implicit participants share meta-particles.
     pub repetitions_max: u32,
-    /// Relative disagreement at which repetitions end. Default: 1e-2 of the fastest velocity under the
-    /// contact law, 1e-3 of the impulses with other methods.
-    pub coupling_tolerance: Option<f64>,
+    /// Relative disagreement at which repetitions end.
+    pub coupling_tolerance: f64,
     /// Error of contacts' velocities under the contact law, as a part of gravity times the step. Overlaps of
     /// piles at rest grow in proportion.
     pub contact_tolerance: f64,
@@ -84,7 +83,7 @@ impl Default for CouplingSettings {
             group_limit: None,
             keep_lone_contacts: true,
             repetitions_max: 40,
-            coupling_tolerance: None,
+            coupling_tolerance: 1e-3,
             contact_tolerance: 1e-2,
             contact_iterations_max: 10_000,
             interest_mask: true,
@@ -202,11 +201,9 @@ impl CouplingSettings {
         if self.contact_iterations_max == 0 {
             faults.push(Fault::new("contact_iterations_max", "contact_iterations_max must be at least 1"));
         }
-        let tolerances = [
-            ("coupling_tolerance", self.coupling_tolerance),
-            ("contact_tolerance", Some(self.contact_tolerance)),
-        ];
-        for (key, value) in tolerances.iter().filter_map(|(key, value)| Some((*key, (*value)?))) {
+        let tolerances =
+            [("coupling_tolerance", self.coupling_tolerance), ("contact_tolerance", self.contact_tolerance)];
+        for (key, value) in tolerances {
             if !(value > 0.0 && value < 1.0) {
                 faults.push(Fault::new(key, format!("{key} must be between 0 and 1, for example 1e-3")));
             }

@@ -27,10 +27,6 @@ use exchange::ContactExchange;
 /// Largest number of searches in a step. Contacts are sought again if contacts made particles faster.
 const SEARCHES_MAX: u32 = 4;
 
-/// Error of the answered velocities, relative to the fastest, at which repetitions end, where the scene has none. With
-/// steps of half a radius it is at most a two-hundredth of a radius in a step.
-const AGREEMENT: f64 = 1e-2;
-
 /// Tolerance of the contacts' velocities relative to the error of the response's model, as long as the model
 /// errs.
 const FORCING: f64 = 0.05;
@@ -131,8 +127,7 @@ impl Simulation {
         problem.list_bodies(candidates, pairs, &self.participants);
         // Errors that the last step may have left: of the contacts, and of the answers to their impulses.
         let at_rest = plan.coupling.contact_tolerance * plan.domain.gravity.length() * *dt;
-        let agreement = plan.coupling.coupling_tolerance.unwrap_or(AGREEMENT);
-        let error = |speed: f64| at_rest + agreement * speed;
+        let error = |speed: f64| at_rest + plan.coupling.coupling_tolerance * speed;
         problem.list_contacts(candidates, surfaces, error);
         problem.list_obstacles(candidates, obstacles, surfaces, self.participants.len(), error);
         // For probes: pairs that may touch in the step.
@@ -162,7 +157,6 @@ impl Simulation {
             iterations_max: settings.contact_iterations_max,
             ..Precision::with_velocity(settings.contact_tolerance)
         };
-        let agreement = settings.coupling_tolerance.unwrap_or(AGREEMENT);
         let mut exchange = ContactExchange::new(&kinds, shares);
         exchange.start(problem, &mut connections)?;
         problem.place_contacts(candidates);
@@ -171,7 +165,7 @@ impl Simulation {
         let (repetitions, disagreement) = loop {
             exchange.expect(problem);
             step.acceleration = gravity.max(problem.acceleration(step.dt));
-            let wanted = agreement * exchange.speed.max(fall).max(f64::MIN_POSITIVE);
+            let wanted = settings.coupling_tolerance * exchange.speed.max(fall).max(f64::MIN_POSITIVE);
             if !exchange.secants.is_empty() {
                 // At rest and without gravity the speed is 0, and a tenth of the wanted error is enough.
                 step.enough = (FORCING * error).min(FORCING * exchange.speed.max(fall)).max(0.1 * wanted);
@@ -191,7 +185,7 @@ impl Simulation {
             error = exchange.repeat(problem, forcing, &mut connections)?;
             let is_enough = error <= wanted && step.enough <= 0.5 * wanted && forcing == 0.0;
             if is_enough || exchange.repetitions >= settings.repetitions_max {
-                break (exchange.repetitions, agreement * error / wanted);
+                break (exchange.repetitions, settings.coupling_tolerance * error / wanted);
             }
         };
         let waited = connections.waited;
