@@ -148,28 +148,32 @@ impl GrainColumn {
         })
     }
 
-    /// Front and height of the deposit: the grains connected to the one nearest to the middle, as in
-    /// [StaronHinch2005]. Grains that rolled away alone do not count. The front of a round column is the mean
-    /// over sectors of 15 degrees.
+    /// Front and height of the deposit: the largest set of grains that touch, as in [StaronHinch2005]. Grains
+    /// that rolled away alone do not count. The front of a round column is the mean over sectors of 15 degrees.
     fn extent(&self, frame: &ParticipantFrame) -> (f64, f64) {
         let (position, radius) = (&frame.positions, &frame.radius);
         let mut order: Vec<usize> = (0..position.len()).collect();
         order.sort_by(|&i, &j| position[i].x.total_cmp(&position[j].x));
-        let start =
-            (0..position.len()).min_by(|&i, &j| position[i].length().total_cmp(&position[j].length()));
-        let (mut part, mut open) = (vec![false; position.len()], Vec::from_iter(start));
         let place: Vec<f64> = order.iter().map(|&i| position[i].x).collect();
-        while let Some(i) = open.pop() {
-            if std::mem::replace(&mut part[i], true) {
-                continue;
+        let (mut seen, mut parts) = (vec![false; position.len()], Vec::new());
+        for start in 0..position.len() {
+            let (mut part, mut open) = (Vec::new(), vec![start]);
+            while let Some(i) = open.pop() {
+                if std::mem::replace(&mut seen[i], true) {
+                    continue;
+                }
+                part.push(i);
+                let near = place.partition_point(|x| *x < position[i].x - 1.3)
+                    ..place.partition_point(|x| *x <= position[i].x + 1.3);
+                let touches = |j: &usize| {
+                    !seen[*j] && position[i].distance(position[*j]) - radius[i] - radius[*j] < 0.05
+                };
+                open.extend(order[near].iter().copied().filter(touches));
             }
-            let near = place.partition_point(|x| *x < position[i].x - 1.3)
-                ..place.partition_point(|x| *x <= position[i].x + 1.3);
-            let touches =
-                |j: &usize| !part[*j] && position[i].distance(position[*j]) - radius[i] - radius[*j] < 0.05;
-            open.extend(order[near].iter().copied().filter(touches));
+            if part.len() > parts.len() {
+                parts = part;
+            }
         }
-        let parts = (0..position.len()).filter(|&i| part[i]);
         let (mut fronts, mut height) = (vec![0.0f64; if self.round { 6 } else { 1 }], 0.0f64);
         for i in parts {
             let sector = if self.round {
