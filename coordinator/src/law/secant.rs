@@ -21,8 +21,8 @@
 //! B0, the second term is -(B0 T)(B0 T)^T.
 //!
 //! B is positive semidefinite for any pairs: the first two terms are B0 with the directions of T projected out,
-//! and the third is a sum of squares. A pair whose new part has no
-//! clearly positive s . y is left out. The problem of the contacts therefore stays convex.
+//! and the third is a sum of squares. A pair whose new part has no clearly positive s . y is left out. The
+//! problem of the contacts therefore stays convex.
 
 use std::sync::Arc;
 

@@ -28,7 +28,7 @@ pub(crate) struct Selection {
 impl Selection {
     /// Chooses the contacts to solve in a step of length `dt` [s]. Left out are contacts that open faster than
     /// `slack` [m/s] without impulses and had none in the last step, and contacts whose particles pass each
-    /// other.
+    /// other. Contacts with flat surfaces are few, and all are solved.
     ///
     /// # Panics
     /// If contacts are not sorted by pair, each pair once.
@@ -48,7 +48,10 @@ impl Selection {
                 assert!(sorted, "contacts must be sorted by pair, each once");
                 let [i, j] = contact.bodies.map(|body| bodies.motion(body));
                 let is_idle = || {
-                    let always = pressed || contact.material.glued || contact.material.restitution > 0.0;
+                    let always = pressed
+                        || contact.reach.is_infinite()
+                        || contact.material.glued
+                        || contact.material.restitution > 0.0;
                     !always && contact.opening(i, j, dt) > slack
                 };
                 let leave = contact.is_missed(i, j, dt) || is_idle();
