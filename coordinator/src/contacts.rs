@@ -1,6 +1,8 @@
 //! Pairs of particles in contact, and those of them that approach each other (`docs/theory/coupling.md`,
 //! "Contacts").
 
+pub(crate) mod facets;
+pub(crate) mod mesh;
 pub(crate) mod sieve;
 
 use amalgam_particles::{DVec3, PairFinder, ParticleId, Spheres};
@@ -280,19 +282,19 @@ impl ContactFinder {
     /// pairs `(i, j)`, `i < j`, that participants found among their own particles. Two immovable particles
     /// are no contact: it could never be resolved.
     pub fn detect(&mut self, candidates: &Candidates, own: &[(u32, u32)]) -> &Contacts {
-        self.list(candidates, &[]);
+        self.list(candidates, &[], &[]);
         self.touching(candidates, own)
     }
 
     /// Finds the pairs of different participants that intersect if every sphere is larger by its
-    /// participant's `margin`, a part of its radius. No other pairs can touch before a particle has moved
-    /// farther than its margin.
-    pub fn list(&mut self, candidates: &Candidates, margin: &[f64]) {
+    /// participant's `margin`, a part of its radius, and by its `span` [m]. No other pairs can touch before a
+    /// particle has moved farther than its margin.
+    pub fn list(&mut self, candidates: &Candidates, margin: &[f64], span: &[f64]) {
         let Self { finder, grown, listed, listed_pairs, near, place, bits, .. } = self;
         grown.clear();
-        let margin = |&k: &u16| margin.get(usize::from(k)).copied().unwrap_or(0.0);
+        let of = |column: &[f64], &k: &u16| column.get(usize::from(k)).copied().unwrap_or(0.0);
         let radii = candidates.radius.iter().zip(&candidates.participant);
-        grown.extend(radii.map(|(radius, k)| radius * (1.0 + margin(k))));
+        grown.extend(radii.map(|(radius, k)| radius * (1.0 + of(margin, k)) + of(span, k)));
         let spheres =
             Spheres { position: &candidates.position, radius: grown, class: Some(&candidates.participant) };
         let movable = |i, j| !(candidates.is_immovable(i) && candidates.is_immovable(j));
@@ -368,6 +370,16 @@ impl ContactFinder {
             pairs.par_sort_unstable();
         }
         pairs
+    }
+
+    /// The pairs that the last search found.
+    pub(crate) fn found(&self) -> &[(u32, u32)] {
+        &self.pairs
+    }
+
+    /// The listed pairs of candidates, sorted, once [`Self::within`] or [`Self::touching`] has found them.
+    pub(crate) fn near(&self) -> &[(u32, u32)] {
+        &self.near
     }
 
     /// Finds the candidates of the listed pairs. A pair with a particle that is no candidate is left out.

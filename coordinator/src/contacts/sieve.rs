@@ -58,7 +58,7 @@ fn largest_hole(table: &Table) -> Option<Hole> {
 
 /// Radius of the largest circle through the gap between three points [m]: the circumradius. In a triangle
 /// with an obtuse angle it is half of the longest edge, since the corner of the next triangle is as near.
-fn passing_radius([a, b, c]: [DVec3; 3]) -> f64 {
+pub(crate) fn passing_radius([a, b, c]: [DVec3; 3]) -> f64 {
     let edges = [a.distance(b), b.distance(c), c.distance(a)];
     let longest = edges.into_iter().fold(0.0, f64::max);
     let twice_area = (b - a).cross(c - a).length();

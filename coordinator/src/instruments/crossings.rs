@@ -1,13 +1,13 @@
 //! Counts particles that went through a sheet: the measure by which contact methods are judged in
 //! [Truong2021].
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use amalgam_particles::{DVec3, ParticleId};
 use amalgam_proto::contract::Table;
 use serde::{Deserialize, Serialize};
 
+use crate::contacts::mesh::{SurfaceMesh, closest_on_triangle};
 use crate::contacts::{Candidates, Contacts};
 
 /// Watches particles near a sheet. The home side of a particle is the side from which it first touches the
@@ -20,17 +20,10 @@ use crate::contacts::{Candidates, Contacts};
 pub(crate) struct Crossings {
     sheet: usize,
     of: usize,
-    triangles: Vec<[u32; 3]>,
-    /// For each triangle, true if the edge opposite to each corner is on the rim.
-    rim_edge: Vec<[bool; 3]>,
-    rim_vertex: Vec<bool>,
-    vertex_ids: Vec<ParticleId>,
+    mesh: SurfaceMesh,
     vertices: Vec<DVec3>,
     /// Step in which each vertex was last among the candidates.
     vertex_seen: Vec<u64>,
-    /// Triangles around each vertex.
-    around: Vec<u32>,
-    around_start: Vec<u32>,
     /// Ascending by id.
     watched: Vec<Watched>,
     /// Largest displacement of a vertex per step, summed over all steps [m].
@@ -83,7 +76,7 @@ impl Crossings {
 
     /// Goes on from a checkpoint. Returns false if the checkpoint is of another sheet.
     pub(super) fn go_on(&mut self, state: CrossingsState) -> bool {
-        let count = self.vertex_ids.len();
+        let count = self.mesh.vertex_ids.len();
         let fits = (state.vertices.len(), state.vertex_seen.len()) == (count, count);
         let CrossingsState { vertices, vertex_seen, watched, moved, step } = state;
         (self.vertices, self.vertex_seen, self.watched) = (vertices, vertex_seen, watched);
@@ -92,46 +85,14 @@ impl Crossings {
     }
 
     pub(crate) fn new(sheet: usize, of: usize, table: &Table) -> Self {
-        let mut vertex_ids: Vec<ParticleId> = table.triangles.as_flattened().to_vec();
-        vertex_ids.sort_unstable();
-        vertex_ids.dedup();
-        let index = |id: ParticleId| vertex_ids.partition_point(|&known| known < id) as u32;
-        let triangles: Vec<[u32; 3]> = table.triangles.iter().map(|t| t.map(index)).collect();
-        let edge = |t: &[u32; 3], corner: usize| {
-            let (a, b) = (t[(corner + 1) % 3], t[(corner + 2) % 3]);
-            (a.min(b), a.max(b))
-        };
-        let mut count: HashMap<(u32, u32), u32> = HashMap::new();
-        for t in &triangles {
-            for corner in 0..3 {
-                *count.entry(edge(t, corner)).or_default() += 1;
-            }
-        }
-        let rim_edge: Vec<[bool; 3]> =
-            triangles.iter().map(|t| [0, 1, 2].map(|corner| count[&edge(t, corner)] == 1)).collect();
-        let mut rim_vertex = vec![false; vertex_ids.len()];
-        for (t, rim) in triangles.iter().zip(&rim_edge) {
-            for corner in (0..3).filter(|&corner| rim[corner]) {
-                rim_vertex[t[(corner + 1) % 3] as usize] = true;
-                rim_vertex[t[(corner + 2) % 3] as usize] = true;
-            }
-        }
-        let mut corners: Vec<(u32, u32)> =
-            triangles.iter().zip(0..).flat_map(|(t, at)| t.map(|vertex| (vertex, at))).collect();
-        corners.sort_unstable();
-        let around_start =
-            (0..=vertex_ids.len() as u32).map(|vertex| corners.partition_point(|c| c.0 < vertex) as u32);
+        let mesh = SurfaceMesh::new(table);
+        let count = mesh.vertex_ids.len();
         Self {
             sheet,
             of,
-            around_start: around_start.collect(),
-            around: corners.into_iter().map(|c| c.1).collect(),
-            triangles,
-            rim_edge,
-            rim_vertex,
-            vertices: vec![DVec3::ZERO; vertex_ids.len()],
-            vertex_seen: vec![0; vertex_ids.len()],
-            vertex_ids,
+            mesh,
+            vertices: vec![DVec3::ZERO; count],
+            vertex_seen: vec![0; count],
             watched: Vec::new(),
             moved: 0.0,
             step: 0,
@@ -159,8 +120,8 @@ impl Crossings {
         let own = range(candidates, self.sheet);
         let mut next = candidates.id[own.clone()].iter().zip(&candidates.position[own]).peekable();
         let mut moved: f64 = 0.0;
-        for ((id, vertex), seen) in self.vertex_ids.iter().zip(&mut self.vertices).zip(&mut self.vertex_seen)
-        {
+        let vertices = self.mesh.vertex_ids.iter().zip(&mut self.vertices);
+        for ((id, vertex), seen) in vertices.zip(&mut self.vertex_seen) {
             while next.next_if(|entry| entry.0 < id).is_some() {}
             let Some((_, &position)) = next.next_if(|entry| entry.0 == id) else { continue };
             // A vertex that was no candidate was far from all particles, however it moved.
@@ -218,9 +179,8 @@ impl Crossings {
     ) -> Option<Sighting> {
         near.clear();
         for &(_, j) in pairs {
-            if let Ok(vertex) = self.vertex_ids.binary_search(&candidates.id[j as usize]) {
-                let around = self.around_start[vertex] as usize..self.around_start[vertex + 1] as usize;
-                near.extend_from_slice(&self.around[around]);
+            if let Some(vertex) = self.mesh.vertex(candidates.id[j as usize]) {
+                near.extend_from_slice(self.mesh.around(vertex));
             }
         }
         // Each triangle once.
@@ -236,9 +196,8 @@ impl Crossings {
     }
 
     fn consider(&self, t: u32, x: DVec3, best: &mut Nearest) {
-        let triangle = &self.triangles[t as usize];
-        let [a, b, c] = triangle.map(|v| self.vertices[v as usize]);
-        let weights = closest_on_triangle(x, a, b, c);
+        let [a, b, c] = self.mesh.triangles[t as usize].map(|v| self.vertices[v as usize]);
+        let weights = closest_on_triangle(x, [a, b, c]);
         let away = x - (a * weights[0] + b * weights[1] + c * weights[2]);
         let distance = away.length();
         if distance - best.distance > 1e-9 * distance {
@@ -249,12 +208,7 @@ impl Crossings {
         // particle is farthest, on either side.
         let tie = (distance - best.distance).abs() <= 1e-9 * distance;
         if distance < best.distance && !tie || tie && height.abs() > best.height.abs() {
-            let zero = weights.map(|w| w == 0.0);
-            let rim = match zero.iter().filter(|&&z| z).count() {
-                0 => false,
-                1 => (0..3).any(|corner| zero[corner] && self.rim_edge[t as usize][corner]),
-                _ => (0..3).any(|corner| !zero[corner] && self.rim_vertex[triangle[corner] as usize]),
-            };
+            let rim = self.mesh.is_rim(t, weights);
             *best = Nearest { distance, height, rim };
         }
     }
@@ -298,43 +252,6 @@ struct Nearest {
     distance: f64,
     height: f64,
     rim: bool,
-}
-
-/// Barycentric weights of the point of triangle abc closest to x [Ericson2005, 5.1.5]; weights of corners
-/// that have no part in it are exactly 0.
-fn closest_on_triangle(x: DVec3, a: DVec3, b: DVec3, c: DVec3) -> [f64; 3] {
-    let (ab, ac, ax) = (b - a, c - a, x - a);
-    let (d1, d2) = (ab.dot(ax), ac.dot(ax));
-    if d1 <= 0.0 && d2 <= 0.0 {
-        return [1.0, 0.0, 0.0];
-    }
-    let bx = x - b;
-    let (d3, d4) = (ab.dot(bx), ac.dot(bx));
-    if d3 >= 0.0 && d4 <= d3 {
-        return [0.0, 1.0, 0.0];
-    }
-    let cx = x - c;
-    let (d5, d6) = (ab.dot(cx), ac.dot(cx));
-    if d6 >= 0.0 && d5 <= d6 {
-        return [0.0, 0.0, 1.0];
-    }
-    let vc = d1 * d4 - d3 * d2;
-    if vc <= 0.0 && d1 >= 0.0 && d3 <= 0.0 {
-        let v = d1 / (d1 - d3);
-        return [1.0 - v, v, 0.0];
-    }
-    let vb = d5 * d2 - d1 * d6;
-    if vb <= 0.0 && d2 >= 0.0 && d6 <= 0.0 {
-        let w = d2 / (d2 - d6);
-        return [1.0 - w, 0.0, w];
-    }
-    let va = d3 * d6 - d5 * d4;
-    if va <= 0.0 && d4 - d3 >= 0.0 && d5 - d6 >= 0.0 {
-        let w = (d4 - d3) / ((d4 - d3) + (d5 - d6));
-        return [0.0, 1.0 - w, w];
-    }
-    let sum = va + vb + vc;
-    [va / sum, vb / sum, vc / sum]
 }
 
 #[cfg(test)]

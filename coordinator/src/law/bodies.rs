@@ -24,6 +24,18 @@ pub struct Bodies {
     pub mobility: Vec<DMat3>,
     /// Further response of velocities to impulses.
     pub response: Response,
+    /// Points between bodies. They are bodies, too, from the number [`Self::first_blend`] on.
+    pub blends: Vec<Blend>,
+}
+
+/// A point of a triangle whose corners are bodies: its velocity is the sum of w v over them, and each of them
+/// gets the part w of its impulse. With weights of the point the torque of the impulse is kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Blend {
+    /// The bodies at the corners. None of them is a point between bodies.
+    pub bodies: [u32; 3],
+    /// The weight w of each, from 0 to 1, with the sum 1.
+    pub weights: [f64; 3],
 }
 
 /// Inverse of an inertia about the centre of mass [1/(kg m^2)], in the world's axes.
@@ -113,6 +125,7 @@ impl Bodies {
         self.spin.clear();
         self.mobility.clear();
         self.response = Response::Diagonal;
+        self.blends.clear();
     }
 
     /// Number of bodies.
@@ -138,6 +151,54 @@ impl Bodies {
         self.velocity.push(velocity);
         self.spin.push(spin);
         self.len() as u32 - 1
+    }
+
+    /// Number of the first point between bodies: the number of bodies that are none.
+    pub fn first_blend(&self) -> usize {
+        self.len() - self.blends.len()
+    }
+
+    /// Adds a point between bodies, once all bodies are there, and returns its index.
+    pub fn push_blend(&mut self, blend: Blend) -> u32 {
+        let body = self.push(0.0, InverseInertia::None, DVec3::ZERO, DVec3::ZERO);
+        self.blends.push(blend);
+        self.place_blend(body as usize, blend);
+        body
+    }
+
+    /// Gives all points between bodies the motion and the mobility that follow from their bodies.
+    pub fn place_blends(&mut self) {
+        let first = self.first_blend();
+        for k in 0..self.blends.len() {
+            self.place_blend(first + k, self.blends[k]);
+        }
+    }
+
+    fn place_blend(&mut self, body: usize, Blend { bodies, weights }: Blend) {
+        let (mut velocity, mut inverse_mass, mut mobility) = (DVec3::ZERO, 0.0, DMat3::ZERO);
+        for (corner, weight) in bodies.map(|body| body as usize).into_iter().zip(weights) {
+            velocity += self.velocity[corner] * weight;
+            inverse_mass += weight * weight * self.inverse_mass[corner];
+            if let Some(own) = self.mobility.get(corner) {
+                mobility += *own * (weight * weight);
+            }
+        }
+        (self.velocity[body], self.inverse_mass[body]) = (velocity, inverse_mass);
+        if let Some(own) = self.mobility.get_mut(body) {
+            *own = mobility;
+        }
+    }
+
+    /// The bodies that get a part of an impulse on a body, with their parts: the body itself, unless it is a
+    /// point between bodies.
+    pub fn parts(&self, body: u32) -> [(u32, f64); 3] {
+        match (body as usize).checked_sub(self.first_blend()) {
+            None => [(body, 1.0), (body, 0.0), (body, 0.0)],
+            Some(at) => {
+                let Blend { bodies, weights } = self.blends[at];
+                [0, 1, 2].map(|corner| (bodies[corner], weights[corner]))
+            }
+        }
     }
 
     /// Velocity and spin of a body.

@@ -9,12 +9,13 @@
 //!
 //! W p is found in two passes. In the first every body sums over its own contacts, in their order. In the
 //! second every contact reads its two bodies. Each value is written once, so that no atomics are needed and
-//! the bits are the same on any number of threads.
+//! the bits are the same on any number of threads. Points between bodies hand their impulses on to
+//! these bodies in the first pass, and take their velocities from them.
 
 use amalgam_particles::{DVec3, lanes::LANES, reduce};
 use rayon::prelude::*;
 
-use super::bodies::{Bodies, InverseInertia, Motion, VELOCITY_ROUNDING};
+use super::bodies::{Blend, Bodies, InverseInertia, Motion, VELOCITY_ROUNDING};
 use super::cone::{Cone, Cones, Kind, Metric};
 use super::contact::Contact;
 use super::response::Response;
@@ -42,6 +43,13 @@ pub(crate) struct Problem {
     /// Contacts of each body, ascending: twice the index, plus 1 where the body is j.
     incident: Vec<u32>,
     cursor: Vec<u32>,
+    /// Points between bodies.
+    blends: Vec<Blend>,
+    /// Start of each body's part of `shares`, and the end of the last part; empty without points between
+    /// bodies.
+    share_offsets: Vec<u32>,
+    /// Points that each body has a share of, ascending, with its weight.
+    shares: Vec<(u32, f64)>,
     /// Motion of each body without the impulses.
     pub(crate) free: Vec<Motion>,
     /// Impulses for a model of the response, and the changes that it returns.
@@ -89,6 +97,7 @@ impl Problem {
         self.free.clear();
         self.free.extend((0..bodies.len() as u32).map(|body| bodies.motion(body)));
         self.list_incident(bodies.len());
+        self.list_shares(bodies);
     }
 
     fn set_rows(&mut self, bodies: &Bodies, contacts: &[Contact], chosen: &[u32], dt: f64) {
@@ -161,6 +170,41 @@ impl Problem {
         }
     }
 
+    fn list_shares(&mut self, bodies: &Bodies) {
+        let Self { blends, share_offsets, shares, cursor, .. } = self;
+        blends.clone_from(&bodies.blends);
+        share_offsets.clear();
+        shares.clear();
+        if blends.is_empty() {
+            return;
+        }
+        let first = bodies.first_blend();
+        let parts = |k: usize| bodies.parts((first + k) as u32).into_iter().filter(|part| part.1 != 0.0);
+        share_offsets.resize(first + 1, 0);
+        (0..blends.len()).flat_map(parts).for_each(|(body, _)| share_offsets[body as usize + 1] += 1);
+        for body in 0..first {
+            share_offsets[body + 1] += share_offsets[body];
+        }
+        cursor.clear();
+        cursor.extend_from_slice(&share_offsets[..first]);
+        shares.resize(share_offsets[first] as usize, (0, 0.0));
+        for k in 0..blends.len() {
+            for (body, weight) in parts(k) {
+                let place = &mut cursor[body as usize];
+                shares[*place as usize] = ((first + k) as u32, weight);
+                *place += 1;
+            }
+        }
+    }
+
+    /// Points between bodies that a body has a share of, with its weight.
+    fn shares(&self, body: usize) -> &[(u32, f64)] {
+        match self.share_offsets.get(body..body + 2) {
+            Some(ends) => &self.shares[ends[0] as usize..ends[1] as usize],
+            None => &[],
+        }
+    }
+
     /// Contacts of a body: twice the index, plus 1 where the body is j.
     pub(crate) fn incident(&self, body: usize) -> &[u32] {
         &self.incident[self.offsets[body] as usize..self.offsets[body + 1] as usize]
@@ -169,7 +213,10 @@ impl Problem {
     /// Largest number of contacts of a movable body.
     pub(crate) fn most_contacts(&self, bodies: &Bodies) -> usize {
         let movable = (0..self.free.len()).filter(|&body| !bodies.is_immovable(body as u32));
-        movable.map(|body| self.incident(body).len()).max().unwrap_or(0)
+        let of_points = |body: usize| {
+            self.shares(body).iter().map(|&(point, _)| self.incident(point as usize).len()).sum::<usize>()
+        };
+        movable.map(|body| self.incident(body).len() + of_points(body)).max().unwrap_or(0)
     }
 
     /// Rounding of a relative velocity [m/s]: some units in the last place of the fastest body's velocity.
@@ -186,14 +233,22 @@ impl Problem {
     /// The first pass: H^T p, and v' = v* + B H^T p, for all bodies.
     pub(crate) fn answer<U: Unknown>(&mut self, bodies: &Bodies, impulses: &[U], answers: &mut Answers) {
         answers.resize(self.free.len());
-        let Answers { given, motion } = answers;
+        let first = self.free.len() - self.blends.len();
+        let (given, at_points) = answers.given.split_at_mut(first);
+        let (motion, of_points) = answers.motion.split_at_mut(first);
+        at_points.par_iter_mut().enumerate().with_min_len(SERIAL).for_each(|(k, given)| {
+            given.linear = self.impulse_of(self.incident(first + k), impulses);
+        });
         let one = |(body, (given, motion)): (usize, (&mut Motion, &mut Motion))| {
             (*given, *motion) = (Motion::default(), self.free[body]);
-            let incident = self.incident(body);
-            if incident.is_empty() || bodies.is_immovable(body as u32) {
+            let (incident, shares) = (self.incident(body), self.shares(body));
+            if incident.is_empty() && shares.is_empty() || bodies.is_immovable(body as u32) {
                 return;
             }
-            given.linear = self.impulse_of(incident, impulses);
+            let shared = |sum: DVec3, &(point, weight): &(u32, f64)| {
+                sum + at_points[point as usize - first].linear * weight
+            };
+            given.linear = shares.iter().fold(self.impulse_of(incident, impulses), shared);
             motion.linear += bodies.answer(body as u32, given.linear);
             if !self.levers.is_empty() {
                 given.angular = self.torque_of(incident, impulses);
@@ -202,6 +257,20 @@ impl Problem {
         };
         let both = given.par_iter_mut().zip(motion.par_iter_mut());
         both.enumerate().with_min_len(SERIAL).for_each(one);
+        self.answer_by_models(bodies, given, motion);
+        let between = |(k, (given, point)): (usize, (&mut Motion, &mut Motion))| {
+            let Blend { bodies, weights } = self.blends[k];
+            let [a, b, c] = bodies.map(|body| motion[body as usize].linear);
+            point.linear = a * weights[0] + b * weights[1] + c * weights[2];
+            // The bodies have got the impulse.
+            *given = Motion::default();
+        };
+        let both = at_points.par_iter_mut().zip(of_points.par_iter_mut());
+        both.enumerate().with_min_len(SERIAL).for_each(between);
+    }
+
+    /// Adds what the models of the response say.
+    fn answer_by_models(&mut self, bodies: &Bodies, given: &[Motion], motion: &mut [Motion]) {
         let Response::LowRank(models) = &bodies.response else { return };
         let [mut pushes, mut change] = std::mem::take(&mut self.coupled);
         for model in models {

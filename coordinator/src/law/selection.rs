@@ -49,7 +49,7 @@ impl Selection {
                 let [i, j] = contact.bodies.map(|body| bodies.motion(body));
                 let is_idle = || {
                     let always = pressed
-                        || contact.reach.is_infinite()
+                        || contact.reach.is_infinite() && bodies.is_immovable(contact.bodies[0])
                         || contact.material.glued
                         || contact.material.restitution > 0.0;
                     !always && contact.opening(i, j, dt) > slack

@@ -18,6 +18,9 @@ pub struct CouplingSettings {
     /// `[[coupling.contact]]`: surfaces of pairs of participants. Only read with `method =
     /// "contact-law"`.
     pub contact: Vec<ContactSettings>,
+    /// Names of participants that touch others by the triangles between their particles, and not by the spheres
+    /// at the corners. Only read with `method = "contact-law"`.
+    pub triangles: Vec<String>,
     /// `[coupling.penalty]`. Only read with that method.
     pub penalty: PenaltySettings,
     /// `[coupling.sph_repulsion]`. Only read with that method.
@@ -70,6 +73,7 @@ impl Default for CouplingSettings {
         Self {
             method: None,
             contact: Vec::new(),
+            triangles: Vec::new(),
             penalty: PenaltySettings::default(),
             sph_repulsion: SphRepulsionSettings::default(),
             pairwise_impulse: PairwiseImpulseSettings::default(),

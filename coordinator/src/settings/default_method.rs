@@ -48,6 +48,7 @@ impl CouplingSettings {
         use ContactMethod::{ContactLaw, MergeSplit, PairwiseImpulse, Penalty, SphRepulsion};
         let usual = Self::default();
         let keys = [
+            ("triangles", !self.triangles.is_empty(), ContactLaw),
             ("synchronise", self.synchronise != Synchronise::Impulse, MergeSplit),
             ("inertia", self.inertia != Inertia::Share, MergeSplit),
             ("split", self.split != SplitRule::Paper, MergeSplit),

@@ -13,6 +13,7 @@ use crate::law::WarmStart;
 /// | --- | --- | --- |
 /// | `candidates`, `order` | `begin`, in each step | every later phase of the step |
 /// | `margin` | `begin`, where it lists anew | `detect` or `contact`, `begin` of later steps, `commit` |
+/// | `span` | `begin`, where it lists anew | `contact` of later steps |
 /// | `reach` | `begin`, where it lists anew | `begin` of later steps, `commit` |
 /// | `look_ahead` | `begin` and `commit`, for what they ask | `begin` |
 /// | `finder`, `near_obstacles` | `detect` or `contact`, where `begin` lists anew | these and `commit` |
@@ -27,6 +28,9 @@ pub(crate) struct Memory {
     /// Part of their radius by which each participant's spheres counted as larger when near pairs were last
     /// listed.
     pub(crate) margin: Vec<f64>,
+    /// Largest distance of a point of each participant's triangles from the nearest corner when near pairs were
+    /// last listed [m]; 0 without contacts with triangles.
+    pub(crate) span: Vec<f64>,
     /// Smallest distance within which contacts of each participant's particles are sought [radii].
     pub(crate) reach: Vec<f64>,
     /// Time ahead for which participants sought contacts among their own particles [s].
@@ -40,4 +44,15 @@ pub(crate) struct Memory {
     /// For each implicit participant, the impulse of each of its particles in the last step, ascending by id:
     /// the impulse that a projection gave, or that contacts gave under the contact law.
     pub(crate) last_impulse: Vec<Vec<(ParticleId, DVec3)>>,
+}
+
+impl Memory {
+    /// The ids of the particles that a participant sent last, in its order.
+    pub(crate) fn told(&self, participant: usize) -> Vec<ParticleId> {
+        let first = self.candidates.first(participant as u16);
+        let order = &self.order[participant];
+        let mut ids = vec![ParticleId(0); order.len()];
+        (first..).zip(order).for_each(|(candidate, &place)| ids[place as usize] = self.candidates.id[candidate]);
+        ids
+    }
 }

@@ -8,7 +8,8 @@ use rayon::prelude::*;
 
 use super::surfaces::Surfaces;
 use crate::contacts::Candidates;
-use crate::law::bodies::{Bodies, InverseInertia, Motion};
+use crate::contacts::facets::{Facet, FacetFinder};
+use crate::law::bodies::{Blend, Bodies, InverseInertia, Motion};
 use crate::law::contact::{Contact, Plane, Sphere, outruns};
 use crate::law::{ContactLaw, LawStatistics, Step, WarmStart};
 use crate::participant::Participant;
@@ -17,13 +18,15 @@ use crate::participant::Participant;
 /// and may be replaced by a new one before any step.
 #[derive(Debug, Default)]
 pub(crate) struct ContactProblem {
-    /// Contacts of `pairs`, then contacts with obstacles.
+    /// Contacts of `pairs`, then contacts with triangles, then contacts with obstacles.
     pub(crate) contacts: Vec<Contact>,
     /// Pairs of candidates that may touch in the step, ascending.
     pairs: Vec<(u32, u32)>,
+    /// Contacts with triangles.
+    pub(crate) facets: FacetFinder,
     pub(crate) law: ContactLaw,
     /// First the movable bodies, ordered by their smallest candidate: body k is group k. Then each immovable
-    /// candidate.
+    /// candidate, and one body for all obstacles. Then the points of triangles between bodies.
     pub(crate) bodies: Bodies,
     /// Number of bodies that can be moved.
     pub(crate) movable: usize,
@@ -39,7 +42,9 @@ pub(crate) struct ContactProblem {
     body_of: Vec<u32>,
     /// Movable candidates beside obstacles, in the order of their names.
     touching: Vec<Touching>,
-    /// Candidates in `touching`, with their gaps [m].
+    /// The body of all obstacles, if any is touched.
+    obstacle: u32,
+    /// Candidates that touch obstacles or triangles, with their gaps [m].
     beside: Vec<(u32, f64)>,
     /// Pairs of the participants' own particles that may touch in the step.
     pub(crate) own: Vec<(u32, u32)>,
@@ -69,7 +74,10 @@ impl Touching {
     }
 }
 
-/// Name of the first surface of an obstacle. The names of particles are below it.
+/// Name of the first participant's first triangle. The names of particles are below it.
+const FIRST_TRIANGLE: u64 = 1 << 63;
+
+/// Name of the first surface of an obstacle. The names of particles and triangles are below it.
 const FIRST_OBSTACLE: u64 = 0xffff << 48;
 
 impl ContactProblem {
@@ -114,13 +122,14 @@ impl ContactProblem {
         self.beside.extend(self.touching.iter().map(|touching| (touching.candidate, touching.gap)));
     }
 
-    /// Particles beside obstacles and their gaps [m].
+    /// Particles beside obstacles and triangles, and their gaps [m].
     pub(crate) fn beside(&self) -> &[(u32, f64)] {
         &self.beside
     }
 
-    /// Lists the bodies of the candidates in `pairs` and beside obstacles. A candidate is a body without spin
-    /// unless its participant has bodies.
+    /// Lists the bodies of the candidates in `pairs`, at triangles and beside obstacles. A candidate is a body
+    /// without spin unless its participant has bodies. Pairs with corners of triangles are left out, unless both
+    /// are of one participant.
     pub(crate) fn list_bodies(
         &mut self,
         candidates: &Candidates,
@@ -128,11 +137,21 @@ impl ContactProblem {
         participants: &[Participant],
     ) {
         self.pairs.clear();
-        self.pairs.extend_from_slice(pairs);
+        let of = |i: u32| candidates.participant[i as usize];
+        let facets = &self.facets;
+        let are_spheres =
+            |&&(i, j): &&(u32, u32)| of(i) == of(j) || !(facets.is_vertex(i) || facets.is_vertex(j));
+        self.pairs.extend(pairs.iter().filter(are_spheres));
         self.body_of.clear();
         self.body_of.resize(candidates.len(), NO_BODY);
         let touching = self.touching.iter().map(|touching| touching.candidate);
-        pairs.iter().flat_map(|&(i, j)| [i, j]).chain(touching).for_each(|i| self.body_of[i as usize] = 0);
+        let of_pairs = self.pairs.iter().flat_map(|&(i, j)| [i, j]);
+        let of_facets = self.facets.facets.iter().flat_map(|facet| {
+            let corners = facet.corners.into_iter().zip(facet.weights).filter(|corner| corner.1 > 0.0);
+            corners.map(|corner| corner.0).chain([facet.particle])
+        });
+        let body_of = &mut self.body_of;
+        of_pairs.chain(of_facets).chain(touching).for_each(|i| body_of[i as usize] = 0);
         let near = (0..candidates.len() as u32).filter(|&i| self.body_of[i as usize] == 0);
         let (movable, immovable): (Vec<u32>, Vec<u32>) = near.partition(|&i| !candidates.is_immovable(i));
         self.number_bodies(candidates, movable, participants);
@@ -148,6 +167,11 @@ impl ContactProblem {
             self.before.push(Motion { linear: velocity, angular: DVec3::ZERO });
         }
         (self.movable as u32..).zip(&immovable).for_each(|(body, &i)| self.body_of[i as usize] = body);
+        if !self.touching.is_empty() {
+            self.obstacle = self.bodies.push(0.0, InverseInertia::None, DVec3::ZERO, DVec3::ZERO);
+            self.centre.push(DVec3::ZERO);
+            self.before.push(Motion::default());
+        }
     }
 
     /// Sorts movable candidates into bodies.
@@ -214,6 +238,49 @@ impl ContactProblem {
         }));
     }
 
+    /// Adds the contacts with triangles.
+    pub(crate) fn list_facets(
+        &mut self,
+        candidates: &Candidates,
+        surfaces: &Surfaces,
+        error: impl Fn(f64) -> f64,
+    ) {
+        let Self { contacts, facets, bodies, body_of, beside, .. } = self;
+        for facet in &facets.facets {
+            let Facet { surface, triangle, particle, corners, weights, normal, distance, radius, is_rim } = *facet;
+            let (i, own) = (particle as usize, usize::from(surface));
+            let centre = candidates.position[i];
+            let sphere = Sphere {
+                name: candidates.global_id(particle),
+                body: body_of[i],
+                centre,
+                offset: DVec3::ZERO,
+                radius: candidates.radius[i],
+            };
+            let body = body_between(bodies, body_of, corners, weights);
+            let name = FIRST_TRIANGLE + ((own as u64) << 48) + u64::from(triangle);
+            let material = surfaces.between(own, usize::from(candidates.participant[i]));
+            // The rim ends like a row of spheres, and other places are planes.
+            let foot = centre - normal * distance;
+            let mut contact = match is_rim {
+                true => {
+                    let point = Sphere { name, body, centre: foot, offset: DVec3::ZERO, radius };
+                    Contact::between_spheres(&point, &sphere, bodies, material)
+                }
+                false => {
+                    let point = foot + normal * radius;
+                    let plane = Plane { name, body, point, normal, centre: point };
+                    Contact::with_plane(&plane, &sphere, material)
+                }
+            };
+            let (u, v) = (bodies.velocity[body as usize], candidates.velocity[i]);
+            let error = error(u.length().max(v.length()));
+            contact.material = material.merged(contact.gap, (u - v).dot(contact.normal), error);
+            beside.push((particle, contact.gap));
+            contacts.push(contact);
+        }
+    }
+
     /// Adds the contacts with obstacles, whose names come after those of `participants`.
     pub(crate) fn list_obstacles(
         &mut self,
@@ -223,13 +290,8 @@ impl ContactProblem {
         participants: usize,
         error: impl Fn(f64) -> f64,
     ) {
-        if self.touching.is_empty() {
-            return;
-        }
-        let body = self.bodies.push(0.0, InverseInertia::None, DVec3::ZERO, DVec3::ZERO);
-        self.centre.push(DVec3::ZERO);
-        self.before.push(Motion::default());
-        let Self { contacts, body_of, touching, .. } = self;
+        let Self { contacts, body_of, touching, obstacle: body, .. } = self;
+        let body = *body;
         contacts.extend(touching.iter().map(|touching| {
             let Touching { surface, candidate: i, gap, normal, .. } = *touching;
             let (centre, radius) = (candidates.position[i as usize], candidates.radius[i as usize]);
@@ -269,12 +331,21 @@ impl ContactProblem {
     /// Sets the places of contacts on bodies, once the bodies are known. Contacts of two bodies without
     /// rotation have no rolling resistance.
     pub(crate) fn place_contacts(&mut self, candidates: &Candidates) {
-        let Self { contacts, pairs, bodies, centre, touching, .. } = self;
+        let Self { contacts, pairs, bodies, centre, touching, facets, .. } = self;
+        let facets = &facets.facets;
         let place = |i: u32, body: u32| candidates.position[i as usize] - centre[body as usize];
         for (contact, &(i, j)) in contacts.iter_mut().zip(&*pairs) {
             contact.offset = [place(i, contact.bodies[0]), place(j, contact.bodies[1])];
         }
-        for (contact, touching) in contacts[pairs.len()..].iter_mut().zip(&*touching) {
+        for (contact, facet) in contacts[pairs.len()..].iter_mut().zip(facets) {
+            if let Some(&centre) = centre.get(contact.bodies[0] as usize) {
+                let Facet { particle, normal, distance, radius, is_rim, .. } = *facet;
+                let height = if is_rim { distance } else { distance - radius };
+                contact.offset[0] = candidates.position[particle as usize] - normal * height - centre;
+            }
+            contact.offset[1] = place(facet.particle, contact.bodies[1]);
+        }
+        for (contact, touching) in contacts[pairs.len() + facets.len()..].iter_mut().zip(&*touching) {
             contact.offset[1] = place(touching.candidate, contact.bodies[1]);
         }
         for contact in contacts {
@@ -294,6 +365,18 @@ impl ContactProblem {
         let bodies = self.offsets.windows(2).zip(0..);
         let bodies = bodies.flat_map(|(ends, body)| (ends[0]..ends[1]).map(move |_| body));
         bodies.zip(&self.members).map(velocity).collect()
+    }
+
+    /// Motion of a body at the start of the step.
+    fn before(&self, body: u32) -> Motion {
+        match self.before.get(body as usize) {
+            Some(&before) => before,
+            None => {
+                let parts = self.bodies.parts(body).into_iter();
+                let linear = parts.map(|(body, part)| self.before[body as usize].linear * part).sum();
+                Motion { linear, angular: DVec3::ZERO }
+            }
+        }
     }
 
     /// Velocity of a group of one particle at the start of the step [m/s].
@@ -336,7 +419,7 @@ impl ContactProblem {
             let [i, j] = contact.bodies;
             let [first, second] = contact.arms();
             let mean = |body: u32, arm: DVec3| {
-                let (before, after) = (self.before[body as usize], self.bodies.motion(body));
+                let (before, after) = (self.before(body), self.bodies.motion(body));
                 ((before.at(arm) + after.at(arm)) * 0.5, (before.angular + after.angular) * 0.5)
             };
             let ((u_i, spin_i), (u_j, spin_j)) = (mean(i, first), mean(j, second));
@@ -349,13 +432,26 @@ impl ContactProblem {
     /// immovable body of velocity V gives.
     pub(crate) fn by_immovable(&self) -> f64 {
         let works = self.contacts.iter().zip(self.law.impulses()).map(|(contact, impulse)| {
+            let immovable = |body: u32| {
+                let parts = self.bodies.parts(body).into_iter();
+                let parts = parts.filter(|&(body, _)| body as usize >= self.movable);
+                parts.map(|(body, part)| self.before[body as usize].linear * part).sum::<DVec3>()
+            };
             let [i, j] = contact.bodies;
-            let is_immovable = |body: u32| body as usize >= self.movable;
-            let velocity = |body: u32| self.before[body as usize].linear;
-            let by_first = if is_immovable(i) { impulse.dot(velocity(i)) } else { 0.0 };
-            let by_second = if is_immovable(j) { -impulse.dot(velocity(j)) } else { 0.0 };
-            by_first + by_second
+            impulse.dot(immovable(i) - immovable(j))
         });
         works.sum()
+    }
+}
+
+/// The body of a point of a triangle between candidates: the one body that has all corners with a weight, or a new
+/// point between bodies.
+fn body_between(bodies: &mut Bodies, body_of: &[u32], corners: [u32; 3], weights: [f64; 3]) -> u32 {
+    let first = (0..3).find(|&corner| weights[corner] > 0.0).unwrap_or(0);
+    let of = |corner: usize| body_of[corners[if weights[corner] > 0.0 { corner } else { first }] as usize];
+    let all = [of(0), of(1), of(2)];
+    match all.iter().all(|&body| body == all[0]) {
+        true => all[0],
+        false => bodies.push_blend(Blend { bodies: all, weights }),
     }
 }

@@ -4,6 +4,7 @@ use amalgam_meshes::Obstacles;
 use amalgam_particles::{Lattice, Obstacle, PairFinder, Spheres};
 use amalgam_proto::contract::{Integration, Table};
 
+use crate::contacts::mesh::SurfaceMesh;
 use crate::error::CoordinatorError;
 use crate::participant::Participant;
 use crate::participant::connection::Connection;
@@ -42,6 +43,8 @@ pub(crate) struct Setup {
     pub(crate) lattice: Lattice,
     /// Contact of the surfaces of each pair of participants.
     pub(crate) surfaces: Surfaces,
+    /// The triangles of each participant by which it touches others; none if it does by its spheres.
+    pub(crate) meshes: Vec<Option<SurfaceMesh>>,
     pub(crate) obstacles: Obstacles,
     /// Factor of alpha for the contacts of each participant.
     pub(crate) elasticity: Vec<f64>,
@@ -71,7 +74,8 @@ impl Setup {
             connections.iter().map(|connection| f64::from(u8::from(connection.elastic))).collect();
         let meets_obstacles: Vec<bool> = tables.iter().map(|table| !table.keeps_off_obstacles).collect();
         check_friction_at_obstacles(&plan, &names, &meets_obstacles)?;
-        Ok(Self { plan, chosen, order, lattice, surfaces, obstacles, elasticity, meets_obstacles })
+        let meshes = meshes(&plan.coupling, chosen.method.properties(), &names, tables)?;
+        Ok(Self { plan, chosen, order, lattice, surfaces, meshes, obstacles, elasticity, meets_obstacles })
     }
 
     /// Refuses participants and obstacles that the scene's method of contact cannot treat.
@@ -83,6 +87,30 @@ impl Setup {
         check_method(method, participants)?;
         check_obstacles(&self.plan, method, participants)
     }
+}
+
+/// The triangles of the participants that `[coupling] triangles` names.
+fn meshes(
+    coupling: &CouplingSettings,
+    method: MethodProperties,
+    names: &[String],
+    tables: &[Table],
+) -> Result<Vec<Option<SurfaceMesh>>, CoordinatorError> {
+    let mut meshes: Vec<Option<SurfaceMesh>> = names.iter().map(|_| None).collect();
+    for name in &coupling.triangles {
+        let fault = |reason: String| CoordinatorError::Scene(format!("coupling.triangles: {reason}"));
+        let Some(k) = names.iter().position(|known| known == name) else {
+            return Err(fault(format!("there is no participant {name:?}, but {}", names.join(", "))));
+        };
+        if !method.on_surfaces {
+            return Err(fault("write method = \"contact-law\", which knows contacts with triangles".into()));
+        }
+        if tables[k].triangles.is_empty() {
+            return Err(fault(format!("participant {name:?} has no triangles. Sheets and volumes of cells have them")));
+        }
+        meshes[k] = Some(SurfaceMesh::new(&tables[k]));
+    }
+    Ok(meshes)
 }
 
 /// Radii of all particles [m].

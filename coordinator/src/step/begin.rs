@@ -1,13 +1,15 @@
 //! Start of a step: the participants are asked for their particles that may touch particles of others
 //! (`docs/theory/coupling.md`, "Contacts").
 
+use std::collections::HashMap;
 use std::time::Instant;
 
-use amalgam_particles::{CellSet, ContactLookAhead};
+use amalgam_particles::{CellSet, ContactLookAhead, ParticleId, Reach};
 use amalgam_proto::contract::{Batch, Begin, Interest, Next, Survey, Wanted};
 use futures_util::future::join_all;
 
 use super::exchange::first_error;
+use crate::contacts::sieve::passing_radius;
 use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
 use crate::law::contact::reach;
@@ -126,7 +128,7 @@ impl Simulation {
 
     /// Asks every participant for its particles that are near particles of others.
     fn survey(&mut self) -> Result<Vec<Batch>, CoordinatorError> {
-        let wanted = if self.setup.plan.coupling.interest_mask {
+        let (told, wanted): (Vec<Option<Batch>>, Vec<Wanted>) = if self.setup.plan.coupling.interest_mask {
             let rates: Vec<f64> =
                 self.participants.iter().map(|m| m.part.committed.totals.radius_rate_max).collect();
             self.memory.margin = margins(&rates);
@@ -141,6 +143,7 @@ impl Simulation {
             let asked = Instant::now();
             let cells = first_error(self.io.block_on(join_all(calls)))?;
             self.instruments.count_round_trip(&mut self.participants, asked);
+            let (told, cells) = self.begin_surfaces(cells)?;
             let is_smooth = self.setup.obstacles.is_empty();
             let beside = |cells| (!is_smooth).then(|| self.setup.obstacles.cells(&lattice, cells));
             let beside: Vec<Option<CellSet>> = cells.iter().map(beside).collect();
@@ -149,20 +152,74 @@ impl Simulation {
                 CellSet::union(others.map(|(_, cells)| cells).chain(&beside[k]))
             };
             let near = |(k, &margin)| Wanted::Near { lattice, cells: others(k), margin };
-            margins.iter().enumerate().map(near).collect()
+            let wanted = self.memory.margin.iter().enumerate().map(near).collect();
+            (told, wanted)
         } else {
             self.memory.margin.clone_from(&self.memory.reach);
-            vec![Wanted::All; self.participants.len()]
+            let (told, _) = self.begin_surfaces(vec![CellSet::default(); self.participants.len()])?;
+            (told, vec![Wanted::All; self.participants.len()])
         };
+        let is_told: Vec<bool> = told.iter().map(Option::is_some).collect();
+        let asked = self.begin_with(wanted, |k| !is_told[k])?;
+        Ok(told.into_iter().zip(asked).filter_map(|(told, asked)| told.or(asked)).collect())
+    }
+
+    /// Asks the participants whose triangles touch others for all particles, and returns their answers. Sets the
+    /// cells of these participants to those near their triangles.
+    fn begin_surfaces(
+        &mut self,
+        mut cells: Vec<CellSet>,
+    ) -> Result<(Vec<Option<Batch>>, Vec<CellSet>), CoordinatorError> {
+        self.memory.span = vec![0.0; self.participants.len()];
+        let wanted = vec![Wanted::All; self.participants.len()];
+        let has_mesh: Vec<bool> = self.setup.meshes.iter().map(Option::is_some).collect();
+        let told = self.begin_with(wanted, |k| has_mesh[k])?;
+        for (k, (mesh, batch)) in self.setup.meshes.iter().zip(&told).enumerate() {
+            let (Some(mesh), Some(batch)) = (mesh, batch) else { continue };
+            let roster = &self.participants[k].part.roster;
+            let ids = match &batch.id {
+                Some(ids) => ids.clone(),
+                None => self.memory.told(k),
+            };
+            let place: HashMap<ParticleId, usize> = ids.iter().copied().zip(0..).collect();
+            let mut radii = Vec::new();
+            roster.radii(&ids, &mut radii);
+            let corner = |&vertex: &u32| place.get(&mesh.vertex_ids[vertex as usize]).copied();
+            let alive = mesh.triangles.iter().filter_map(|t| {
+                let [a, b, c] = [corner(&t[0])?, corner(&t[1])?, corner(&t[2])?];
+                Some([a, b, c].map(|at| batch.position[at]))
+            });
+            let span = alive.map(passing_radius).fold(0.0, f64::max);
+            let smallest = radii.iter().copied().fold(f64::INFINITY, f64::min);
+            let largest = radii.iter().copied().fold(0.0, f64::max);
+            let grown = largest * (1.0 + self.memory.margin[k]) + span;
+            self.memory.span[k] = grown - smallest * (1.0 + self.memory.margin[k]);
+            radii.fill(grown);
+            cells[k] = self.setup.lattice.occupied(&batch.position, &radii, Reach::Sphere(0.0));
+        }
+        Ok((told, cells))
+    }
+
+    /// Begins the step of the participants for which `begins` is true, with the particles wanted of each.
+    fn begin_with(
+        &mut self,
+        wanted: Vec<Wanted>,
+        begins: impl Fn(usize) -> bool,
+    ) -> Result<Vec<Option<Batch>>, CoordinatorError> {
         let interests: Vec<Interest> =
             wanted.into_iter().enumerate().map(|(k, wanted)| self.interest(k, wanted)).collect();
-        let calls = self.participants.iter_mut().zip(interests).map(|(participant, interest)| {
+        let pairs = self.participants.iter_mut().zip(interests).enumerate().filter(|(k, _)| begins(*k));
+        let calls = pairs.map(|(k, (participant, interest))| async move {
             let context = participant.part.connection.context();
-            participant.part.connection.begin(Begin { context, interest })
+            Ok((k, participant.part.connection.begin(Begin { context, interest }).await?))
         });
         let asked = Instant::now();
-        let batches = first_error(self.io.block_on(join_all(calls)))?;
-        self.instruments.count_round_trip(&mut self.participants, asked);
+        let answers = first_error(self.io.block_on(join_all(calls)))?;
+        if !answers.is_empty() {
+            self.instruments.count_round_trip(&mut self.participants, asked);
+        }
+        let mut batches: Vec<Option<Batch>> = self.participants.iter().map(|_| None).collect();
+        answers.into_iter().for_each(|(k, batch)| batches[k] = Some(batch));
         Ok(batches)
     }
 
@@ -190,6 +247,7 @@ impl Simulation {
         let within = || 0.999 * (margin[participant] - reach[participant]);
         let (wanted, within) = match self.scratch.begun.listed {
             _ if !self.setup.plan.coupling.interest_mask => (Wanted::All, f64::INFINITY),
+            _ if self.setup.meshes[participant].is_some() => (Wanted::All, within()),
             true => (Wanted::Listed(self.listed(participant)), within()),
             false => (Wanted::Again, within()),
         };

@@ -12,6 +12,7 @@ use amalgam_proto::contract::Integration;
 use super::exchange::Connections;
 use super::stage::move_members;
 use crate::contacts::Candidates;
+use crate::contacts::facets::Facet;
 use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
 use crate::law::contact::reach;
@@ -34,11 +35,12 @@ const FORCING: f64 = 0.05;
 impl Simulation {
     /// Finds the velocities at the end of the step.
     pub(super) fn contact(&mut self) -> Result<(), CoordinatorError> {
-        let Memory { candidates, finder, margin, .. } = &mut self.memory;
+        let Memory { candidates, finder, margin, span, .. } = &mut self.memory;
         if self.scratch.begun.listed || !self.setup.plan.coupling.interest_mask {
-            finder.list(candidates, margin);
+            finder.list(candidates, margin, span);
             self.list_near_obstacles();
         }
+        self.scratch.problem.facets.place(&self.memory.candidates, &self.setup.meshes);
         self.expect_speeds();
         for search in 1.. {
             self.list_contacts();
@@ -94,8 +96,8 @@ impl Simulation {
     fn expect_speeds(&mut self) {
         let look_ahead =
             ContactLookAhead { time: self.scratch.dt, acceleration: self.setup.plan.domain.gravity.length() };
-        let Memory { candidates, finder, .. } = &mut self.memory;
-        let Scratch { begun, problem: ContactProblem { own, speed, .. }, dt, .. } = &mut self.scratch;
+        let Memory { candidates, finder, span, .. } = &mut self.memory;
+        let Scratch { begun, problem: ContactProblem { own, speed, facets, .. }, dt, .. } = &mut self.scratch;
         let before: Vec<f64> =
             candidates.velocity.iter().map(|&velocity| look_ahead.speed(velocity)).collect();
         own.clear();
@@ -112,27 +114,39 @@ impl Simulation {
             speed[i] = speed[i].max(before[j]);
             speed[j] = speed[j].max(before[i]);
         }
+        facets.find(candidates, &self.setup.meshes, span, finder.near(), |i| reach(before[i as usize], *dt));
+        for Facet { particle, corners, .. } in &facets.facets {
+            let particle = *particle as usize;
+            for corner in corners.map(|corner| corner as usize) {
+                speed[corner] = speed[corner].max(before[particle]);
+                speed[particle] = speed[particle].max(before[corner]);
+            }
+        }
     }
 
     /// Lists the pairs that may touch in the step. Their particles become bodies and groups.
     fn list_contacts(&mut self) {
         let start = Instant::now();
-        let Memory { candidates, finder, .. } = &mut self.memory;
-        let Setup { plan, surfaces, obstacles, meets_obstacles, .. } = &self.setup;
+        let Memory { candidates, finder, span, .. } = &mut self.memory;
+        let Setup { plan, surfaces, meshes, obstacles, meets_obstacles, .. } = &self.setup;
         let Scratch { problem, detected, grouped, record, dt, .. } = &mut self.scratch;
         let speed = problem.speed.clone();
         let speed_of = |i: u32| speed[i as usize];
-        let pairs = finder.within(candidates, &problem.own, |i| reach(speed_of(i), *dt));
+        finder.within(candidates, &problem.own, |i| reach(speed_of(i), *dt));
+        problem.facets.find(candidates, meshes, span, finder.near(), |i| reach(speed_of(i), *dt));
+        let pairs = finder.found();
         problem.list_beside(candidates, (obstacles, meets_obstacles), |i| reach(speed_of(i), *dt));
         problem.list_bodies(candidates, pairs, &self.participants);
         // Errors that the last step may have left: of the contacts, and of the answers to their impulses.
         let at_rest = plan.coupling.contact_tolerance * plan.domain.gravity.length() * *dt;
         let error = |speed: f64| at_rest + plan.coupling.coupling_tolerance * speed;
         problem.list_contacts(candidates, surfaces, error);
+        problem.list_facets(candidates, surfaces, error);
         problem.list_obstacles(candidates, obstacles, surfaces, self.participants.len(), error);
         // For probes: pairs that may touch in the step.
         detected.contacts.active.clear();
         detected.contacts.active.extend_from_slice(pairs);
+        problem.facets.add_pairs(&mut detected.contacts.active);
         grouped.forest.set(candidates, &problem.offsets, &problem.members);
         (record.active, record.marked) = (problem.contacts.len() as u64, 0);
         record.projected |= grouped.distribute(&self.participants, &self.memory, &[]);

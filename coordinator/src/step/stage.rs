@@ -71,9 +71,9 @@ impl Simulation {
         let Scratch { begun, detected, record, .. } = &mut self.scratch;
         let Memory { finder, candidates, margin, .. } = &mut self.memory;
         if !self.setup.plan.coupling.interest_mask {
-            finder.list(candidates, &[]);
+            finder.list(candidates, &[], &[]);
         } else if begun.listed {
-            finder.list(candidates, margin);
+            finder.list(candidates, margin, &[]);
         }
         detected.contacts.clone_from(finder.touching(candidates, &begun.own));
         detected.start_stages();

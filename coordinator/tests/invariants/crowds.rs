@@ -87,7 +87,7 @@ proptest! {
         let start = crowd(seed, count, spread);
         let mut finder = ContactFinder::new();
         let margin = |i: usize| margins[usize::from(start.participant[i])];
-        finder.list(&start, &margins);
+        finder.list(&start, &margins, &[]);
         for step in 0..4 {
             let mut now = Candidates::default();
             for i in (0..start.len()).filter(|&i| random::uniform_f64(&[seed, i as u64, step, 40]) > 0.1) {

@@ -117,6 +117,7 @@ impl<'a> ContactExchange<'a> {
             models.push(model);
         }
         bodies.response = Response::LowRank(models);
+        bodies.place_blends();
     }
 
     /// Gives the implicit participants the impulses of the contacts. Returns the largest difference between
@@ -129,12 +130,12 @@ impl<'a> ContactExchange<'a> {
     ) -> Result<f64, CoordinatorError> {
         self.impulse.fill(DVec3::ZERO);
         for (contact, &impulse) in problem.contacts.iter().zip(problem.law.impulses()) {
-            let [i, j] = contact.bodies.map(|body| body as usize);
-            if i < problem.movable {
-                self.impulse[i] -= impulse;
-            }
-            if j < problem.movable {
-                self.impulse[j] += impulse;
+            for (side, impulse) in contact.bodies.into_iter().zip([-impulse, impulse]) {
+                for (body, part) in problem.bodies.parts(side) {
+                    if (body as usize) < problem.movable && part != 0.0 {
+                        self.impulse[body as usize] += impulse * part;
+                    }
+                }
             }
         }
         let requests: Vec<StageRequest> =
@@ -170,6 +171,7 @@ impl<'a> ContactExchange<'a> {
                 problem.bodies.velocity[group as usize] = velocity;
             }
         }
+        problem.bodies.place_blends();
     }
 
     /// Impulse of the contacts on each group of each participant [kg m/s].
