@@ -6,7 +6,7 @@ mod cloud;
 
 use amalgam_coordinator::law::{
     ContactLaw, LawStatistics, Step, WarmStart,
-    bodies::{Bodies, InverseInertia},
+    bodies::{Blend, Bodies, InverseInertia},
     contact::{Contact, ContactMaterial, Sphere},
     response::{LowRank, Response, Term},
 };
@@ -250,4 +250,48 @@ fn contacts_answer_to_a_response_of_low_rank() {
     }
     let energy = 0.5 * 3.0 * (4.0f64 / 3.0).powi(2) - 8.0;
     assert!((statistics.solve.energy - energy).abs() < 1e-7, "{}", statistics.solve.energy);
+}
+
+/// Points of triangles, beside one that is a body of its own: momenta are kept, and energy is lost.
+#[test]
+fn a_point_of_a_triangle_shares_its_impulse_by_the_weights() {
+    let corners = [DVec3::ZERO, DVec3::X, DVec3::Y];
+    for (inverse, masses) in
+        [([1.0, 0.5, 0.25], [1.0, 2.0, 4.0]), ([1.0, 0.0, 0.25], [1.0, f64::INFINITY, 4.0])]
+    {
+        let mut bodies = Bodies::default();
+        for w in inverse {
+            bodies.push(w, InverseInertia::None, DVec3::ZERO, DVec3::ZERO);
+        }
+        let fall = DVec3::new(0.3, -0.2, -2.0);
+        let ball = bodies.push(0.2, InverseInertia::None, fall, DVec3::ZERO);
+        let weights = [0.5, 0.3, 0.2];
+        let foot: DVec3 = (0..3).map(|k| corners[k] * weights[k]).sum();
+        let point = bodies.push_blend(Blend { bodies: [0, 1, 2], weights });
+        let sphere = |name: u64, body: u32, centre: DVec3, radius: f64| Sphere {
+            name,
+            body,
+            centre,
+            offset: DVec3::ZERO,
+            radius,
+        };
+        let (own, other) = (sphere(1, point, foot, 0.1), sphere(2, ball, foot + DVec3::Z * 0.3, 0.2));
+        let contact = Contact::between_spheres(&own, &other, &bodies, ContactMaterial::default());
+        solve_cold(&mut bodies, &[contact], Step { dt: 1e-3, acceleration: 0.0, enough: 0.0 });
+        // One impulse stops the approach: p (1/m + sum w^2/m) = 2.
+        let effective: f64 = 0.2 + (0..3).map(|k| weights[k] * weights[k] * inverse[k]).sum::<f64>();
+        let impulse = 2.0 / effective;
+        for k in 0..3 {
+            let expected = DVec3::Z * -impulse * weights[k] * inverse[k];
+            assert!((bodies.velocity[k] - expected).length() < 1e-9, "{:?} {expected}", bodies.velocity);
+        }
+        assert!((bodies.velocity[3] - fall - DVec3::Z * impulse * 0.2).length() < 1e-9);
+        let at_point: DVec3 = (0..3).map(|k| bodies.velocity[k] * weights[k]).sum();
+        assert!((bodies.velocity[4] - at_point).length() < 1e-12);
+        if masses.iter().all(|mass| mass.is_finite()) {
+            let turning: DVec3 = (0..3).map(|k| corners[k].cross(bodies.velocity[k] * masses[k])).sum();
+            let of_ball = foot.cross((bodies.velocity[3] - fall) * 5.0);
+            assert!((turning + of_ball).length() < 1e-12, "{turning} {of_ball}");
+        }
+    }
 }

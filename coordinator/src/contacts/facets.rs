@@ -274,8 +274,8 @@ impl Beside<'_> {
                     (nearest.corners[corner], self.mesh.triangles[triangle as usize][corner]);
                 self.mesh.around(vertex).iter().filter(|&&other| other != triangle).all(|&other| {
                     of(other).is_none_or(|near| {
-                        let agrees = (0..3)
-                            .all(|at| (near.weights[at] != 0.0) == (near.corners[at] == candidate));
+                        let agrees =
+                            (0..3).all(|at| (near.weights[at] != 0.0) == (near.corners[at] == candidate));
                         agrees && triangle < other
                     })
                 })
@@ -340,14 +340,7 @@ mod tests {
     /// A strip of two squares of edge 1 with radius 0.1. The second square rises by `angle` from the line x = 1.
     fn strip(angle: f64) -> (Table, Vec<DVec3>) {
         let far = DVec3::new(1.0 + angle.cos(), 0.0, angle.sin());
-        let places = vec![
-            DVec3::ZERO,
-            DVec3::X,
-            far,
-            DVec3::Y,
-            DVec3::X + DVec3::Y,
-            far + DVec3::Y,
-        ];
+        let places = vec![DVec3::ZERO, DVec3::X, far, DVec3::Y, DVec3::X + DVec3::Y, far + DVec3::Y];
         let mut particles = Particles::default();
         for (id, &x) in places.iter().enumerate() {
             particles.push(ParticleId(id as u64), x, DVec3::ZERO, 1.0, 0.1, false);

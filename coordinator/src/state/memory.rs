@@ -52,7 +52,9 @@ impl Memory {
         let first = self.candidates.first(participant as u16);
         let order = &self.order[participant];
         let mut ids = vec![ParticleId(0); order.len()];
-        (first..).zip(order).for_each(|(candidate, &place)| ids[place as usize] = self.candidates.id[candidate]);
+        (first..)
+            .zip(order)
+            .for_each(|(candidate, &place)| ids[place as usize] = self.candidates.id[candidate]);
         ids
     }
 }

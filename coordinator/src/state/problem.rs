@@ -247,7 +247,8 @@ impl ContactProblem {
     ) {
         let Self { contacts, facets, bodies, body_of, beside, .. } = self;
         for facet in &facets.facets {
-            let Facet { surface, triangle, particle, corners, weights, normal, distance, radius, is_rim } = *facet;
+            let Facet { surface, triangle, particle, corners, weights, normal, distance, radius, is_rim } =
+                *facet;
             let (i, own) = (particle as usize, usize::from(surface));
             let centre = candidates.position[i];
             let sphere = Sphere {

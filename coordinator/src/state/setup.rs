@@ -106,7 +106,9 @@ fn meshes(
             return Err(fault("write method = \"contact-law\", which knows contacts with triangles".into()));
         }
         if tables[k].triangles.is_empty() {
-            return Err(fault(format!("participant {name:?} has no triangles. Sheets and volumes of cells have them")));
+            return Err(fault(format!(
+                "participant {name:?} has no triangles. Sheets and volumes of cells have them"
+            )));
         }
         meshes[k] = Some(SurfaceMesh::new(&tables[k]));
     }
