@@ -6,14 +6,15 @@
 //!
 //! - each triangle that holds the foot;
 //! - an edge or corner, if it is the nearest point of all triangles around it;
-//! - the plane of a triangle that rises beyond an edge of a triangle that holds the foot. Otherwise a particle
-//!   that slides into a fold would enter it by as much as it moves in a step.
+//! - the plane of a triangle that rises beyond an edge of a triangle that holds the foot, if the particle may
+//!   come to it in the step. Otherwise a particle that slides into a fold would enter it.
 
 use amalgam_particles::DVec3;
 use rayon::prelude::*;
 
+use super::Candidates;
 use super::mesh::{NONE, SurfaceMesh, closest_on_triangle};
-use super::{Candidates, PAIRS_IN_TASK};
+use crate::law::contact::reach as reach_of;
 
 /// A contact of a triangle, first, with a particle, second.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,10 +51,11 @@ pub(crate) struct FacetFinder {
     vertex: Vec<u32>,
     /// The candidate of each vertex of each participant's surface, or [`NONE`].
     candidate: Vec<Vec<u32>>,
+    /// Corners near particles, particle after particle, as candidates.
+    meetings: Vec<u32>,
+    /// Start of each candidate's part of `meetings`, and the end of the last part.
+    starts: Vec<u32>,
 }
-
-/// A particle near a vertex, with the participant of the vertex.
-type Meeting = (u32, u16, u32);
 
 impl FacetFinder {
     /// Takes over the candidates of a step.
@@ -102,9 +104,90 @@ impl FacetFinder {
         pairs.dedup();
     }
 
+    /// Lists the particles near vertices: all that may have a contact within `reach`, the largest distance of
+    /// surfaces for a particle and, at most, for a corner [m]. `near` are pairs of candidates of different
+    /// participants, sorted, and `spans` is the largest distance of a triangle's point from the nearest corner, by
+    /// participant [m].
+    ///
+    /// A line from the nearest point of a triangle to the particle is perpendicular to the triangle, or to the
+    /// edge that the point is on. So a corner is within the hypotenuse of their distance and the span.
+    fn meet(
+        &mut self,
+        candidates: &Candidates,
+        spans: &[f64],
+        near: &[(u32, u32)],
+        reach: &impl Fn(u32) -> f64,
+    ) {
+        let Self { vertex, candidate, meetings, starts, .. } = self;
+        let farthest: Vec<f64> = candidate
+            .iter()
+            .map(|vertices| {
+                let alive = vertices.iter().filter(|&&candidate| candidate != NONE);
+                alive.map(|&candidate| reach(candidate)).fold(0.0, f64::max)
+            })
+            .collect();
+        let meets = |particle: u32, corner: u32| {
+            if vertex[corner as usize] == NONE {
+                return false;
+            }
+            let (p, c) = (particle as usize, corner as usize);
+            let surface = usize::from(candidates.participant[c]);
+            let reach = reach(particle) + farthest[surface];
+            let (far, aside) = (candidates.radius[p] + candidates.radius[c] + reach, spans[surface] + reach);
+            candidates.position[p].distance_squared(candidates.position[c]) < far * far + aside * aside
+        };
+        let all = || {
+            let both = near.iter().flat_map(|&(i, j)| [(i, j), (j, i)]);
+            both.filter(|&(particle, corner)| meets(particle, corner))
+        };
+        starts.clear();
+        starts.resize(candidates.len() + 1, 0);
+        let found: Vec<(u32, u32)> = all().collect();
+        found.iter().for_each(|&(particle, _)| starts[particle as usize + 1] += 1);
+        for particle in 0..candidates.len() {
+            starts[particle + 1] += starts[particle];
+        }
+        let mut next = starts.clone();
+        meetings.clear();
+        meetings.resize(found.len(), NONE);
+        for (particle, corner) in found {
+            let place = &mut next[particle as usize];
+            meetings[*place as usize] = corner;
+            *place += 1;
+        }
+    }
+
+    /// Raises the speed that is expected of each corner to that of a particle that may hit it, and of each particle
+    /// to that of a corner [m/s]; `before` is the speed of each candidate.
+    pub(crate) fn foresee(
+        &mut self,
+        candidates: &Candidates,
+        spans: &[f64],
+        near: &[(u32, u32)],
+        (before, dt): (&[f64], f64),
+        speed: &mut [f64],
+    ) {
+        if self.vertex.is_empty() {
+            return;
+        }
+        self.meet(candidates, spans, near, &|i: u32| reach_of(before[i as usize], dt));
+        for (particle, corners) in self.groups() {
+            for &corner in corners {
+                let (p, c) = (particle as usize, corner as usize);
+                speed[c] = speed[c].max(before[p]);
+                speed[p] = speed[p].max(before[c]);
+            }
+        }
+    }
+
+    /// Particles with the corners that they meet.
+    fn groups(&self) -> impl Iterator<Item = (u32, &[u32])> {
+        let groups = self.starts.windows(2).zip(0..).filter(|(ends, _)| ends[1] > ends[0]);
+        groups.map(|(ends, particle)| (particle, &self.meetings[ends[0] as usize..ends[1] as usize]))
+    }
+
     /// Finds the contacts whose surfaces are nearer to each other than the sum of what `reach` says for the
-    /// particle and, at most, for a corner [m]. `near` are pairs of candidates of different participants, and
-    /// `spans` is the largest distance of a triangle's point from the nearest corner, by participant [m].
+    /// particle and, at most, for a corner [m]; see [`Self::meet`].
     pub(crate) fn find(
         &mut self,
         candidates: &Candidates,
@@ -117,42 +200,21 @@ impl FacetFinder {
         if self.vertex.is_empty() {
             return;
         }
-        let reaches: Vec<f64> = self
-            .candidate
-            .iter()
-            .map(|vertices| {
-                let all = vertices.iter().filter(|&&candidate| candidate != NONE);
-                all.map(|&candidate| reach(candidate)).fold(0.0, f64::max)
+        self.meet(candidates, spans, near, &reach);
+        let this = &*self;
+        let of = |corner: &u32| candidates.participant[*corner as usize];
+        let groups: Vec<(u32, &[u32])> = this
+            .groups()
+            .flat_map(|(particle, corners)| {
+                corners.chunk_by(move |a, b| of(a) == of(b)).map(move |corners| (particle, corners))
             })
             .collect();
-        let this = &*self;
-        let meet = |&(i, j): &(u32, u32)| {
-            let meeting = |particle: u32, corner: u32| -> Option<Meeting> {
-                let vertex = this.vertex[corner as usize];
-                if vertex == NONE {
-                    return None;
-                }
-                let (surface, p, c) =
-                    (candidates.participant[corner as usize], particle as usize, corner as usize);
-                let k = usize::from(surface);
-                let within =
-                    candidates.radius[p] + candidates.radius[c] + reach(particle) + reaches[k] + spans[k];
-                let is_near =
-                    candidates.position[p].distance_squared(candidates.position[c]) < within * within;
-                is_near.then_some((particle, surface, vertex))
-            };
-            [meeting(i, j), meeting(j, i)].into_iter().flatten()
-        };
-        let mut meetings: Vec<Meeting> =
-            near.par_iter().with_min_len(PAIRS_IN_TASK).flat_map_iter(meet).collect();
-        meetings.par_sort_unstable();
-        let groups: Vec<&[Meeting]> = meetings.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)).collect();
-        let found = groups.par_iter().with_min_len(64).flat_map_iter(|group| {
-            let (particle, surface, _) = group[0];
+        let found = groups.par_iter().with_min_len(64).flat_map_iter(|&(particle, corners)| {
+            let surface = of(&corners[0]);
             let k = usize::from(surface);
-            let Some(mesh) = &meshes[k] else { unreachable!("a vertex belongs to a surface") };
+            let Some(mesh) = &meshes[k] else { unreachable!("a corner belongs to a surface") };
             let beside = Beside { candidates, mesh, surface, place: &this.candidate[k], particle };
-            beside.facets(group, &reach)
+            beside.facets(corners.iter().map(|&corner| this.vertex[corner as usize]), &reach)
         });
         let mut facets: Vec<Facet> = found.collect();
         facets.par_sort_unstable_by_key(|facet| (facet.surface, facet.triangle, facet.particle));
@@ -177,6 +239,8 @@ struct Nearest {
     corners: [u32; 3],
     weights: [f64; 3],
     distance: f64,
+    /// The largest reach of a corner [m].
+    reach: f64,
 }
 
 impl Nearest {
@@ -187,9 +251,8 @@ impl Nearest {
 
 impl Beside<'_> {
     /// Contacts with the triangles around some vertices.
-    fn facets(&self, group: &[Meeting], reach: &impl Fn(u32) -> f64) -> Vec<Facet> {
-        let mut triangles: Vec<u32> =
-            group.iter().flat_map(|&(_, _, vertex)| self.mesh.around(vertex)).copied().collect();
+    fn facets(&self, vertices: impl Iterator<Item = u32>, reach: &impl Fn(u32) -> f64) -> Vec<Facet> {
+        let mut triangles: Vec<u32> = vertices.flat_map(|vertex| self.mesh.around(vertex)).copied().collect();
         triangles.sort_unstable();
         triangles.dedup();
         let all: Vec<Nearest> =
@@ -213,7 +276,7 @@ impl Beside<'_> {
                 let beyond = self.mesh.beyond[nearest.triangle as usize][corner];
                 let is_new = beyond != NONE && found.iter().all(|facet| facet.triangle != beyond);
                 if let Some(next) = of(beyond).filter(|_| is_new) {
-                    found.extend(self.rising(nearest, corner, next));
+                    found.extend(self.rising(nearest, corner, next, reach));
                 }
             }
         }
@@ -242,7 +305,13 @@ impl Beside<'_> {
         let gap = distance - self.candidates.radius[self.particle as usize] - self.radius(corners, weights);
         let farthest = corners.iter().map(|&corner| reach(corner)).fold(0.0, f64::max);
         let is_near = gap < reach(self.particle) + farthest;
-        is_near.then_some(Nearest { triangle, corners, weights, distance })
+        is_near.then_some(Nearest { triangle, corners, weights, distance, reach: farthest })
+    }
+
+    /// The nearest point [m].
+    fn foot(&self, Nearest { corners, weights, .. }: &Nearest) -> DVec3 {
+        let [a, b, c] = corners.map(|corner| self.position(corner));
+        a * weights[0] + b * weights[1] + c * weights[2]
     }
 
     fn radius(&self, corners: [u32; 3], weights: [f64; 3]) -> f64 {
@@ -285,14 +354,13 @@ impl Beside<'_> {
 
     fn facet(&self, nearest: &Nearest) -> Facet {
         let Nearest { triangle, corners, weights, distance, .. } = *nearest;
-        let [a, b, c] = corners.map(|corner| self.position(corner));
-        let foot = a * weights[0] + b * weights[1] + c * weights[2];
-        let away = self.position(self.particle) - foot;
+        let away = self.position(self.particle) - self.foot(nearest);
         let normal = away.try_normalize().unwrap_or_else(|| {
             // The centre lies in the triangle. It came from where it is free to go back.
             let [u, v, w] = corners.map(|corner| self.candidates.velocity[corner as usize]);
             let motion = self.candidates.velocity[self.particle as usize]
                 - (u * weights[0] + v * weights[1] + w * weights[2]);
+            let [a, b, c] = corners.map(|corner| self.position(corner));
             let normal = (b - a).cross(c - a).try_normalize().unwrap_or(DVec3::Z);
             if normal.dot(motion) > 0.0 { -normal } else { normal }
         });
@@ -310,8 +378,14 @@ impl Beside<'_> {
     }
 
     /// The contact with the plane of the triangle `next` beyond the edge opposite to `corner`, if it rises to
-    /// the particle's side.
-    fn rising(&self, nearest: &Nearest, corner: usize, next: &Nearest) -> Option<Facet> {
+    /// the particle's side and the particle may come to it in the step.
+    fn rising(
+        &self,
+        nearest: &Nearest,
+        corner: usize,
+        next: &Nearest,
+        reach: &impl Fn(u32) -> f64,
+    ) -> Option<Facet> {
         let x = self.position(self.particle);
         let normal = |corners: [u32; 3]| {
             let [a, b, c] = corners.map(|corner| self.position(corner));
@@ -325,8 +399,12 @@ impl Beside<'_> {
             return None;
         }
         let (normal, a) = normal(next.corners)?;
+        // On both planes at once, the particle's feet are at this part of its distance from the edge.
+        let half_angle = here.cross(normal).length() / (1.0 + here.dot(normal));
+        let way = self.foot(nearest).distance(self.foot(next)) - nearest.distance * half_angle;
         let distance = (x - a).dot(normal);
-        (distance > 0.0).then(|| Facet { normal, distance, is_rim: false, ..self.facet(next) })
+        let comes = way < reach(self.particle) + next.reach;
+        (comes && distance > 0.0).then(|| Facet { normal, distance, is_rim: false, ..self.facet(next) })
     }
 }
 
@@ -399,10 +477,10 @@ mod tests {
         let ridge = touch(-0.5, DVec3::new(1.05, 0.4, 0.2));
         assert_eq!(ridge.len(), 1, "{ridge:?}");
         assert!((foot(&ridge[0], -0.5) - DVec3::new(1.0, 0.4, 0.0)).length() < 1e-12 && !ridge[0].is_rim);
-        let fold = touch(0.5, DVec3::new(1.0, 0.4, 0.21));
+        let fold = touch(0.5, DVec3::new(0.98, 0.4, 0.21));
         assert_eq!(fold.len(), 2, "{fold:?}");
         // Before the fold the plane beyond it counts, although the nearest point of it is on the edge.
-        let x = DVec3::new(0.88, 0.4, 0.2);
+        let x = DVec3::new(0.92, 0.4, 0.2);
         let before = touch(0.5, x);
         assert_eq!(before.len(), 2, "{before:?}");
         let rising = before.iter().find(|facet| facet.triangle >= 2).expect("a plane that rises");
@@ -410,7 +488,7 @@ mod tests {
         assert!((rising.normal - plane).length() < 1e-12);
         assert!((rising.distance - (x - DVec3::X).dot(plane)).abs() < 1e-12);
         // Far from the fold it does not count.
-        assert_eq!(touch(0.5, DVec3::new(0.5, 0.4, 0.2)).len(), 1);
+        assert_eq!(touch(0.5, DVec3::new(0.8, 0.4, 0.2)).len(), 1);
     }
 
     #[test]

@@ -12,7 +12,6 @@ use amalgam_proto::contract::Integration;
 use super::exchange::Connections;
 use super::stage::move_members;
 use crate::contacts::Candidates;
-use crate::contacts::facets::Facet;
 use crate::error::CoordinatorError;
 use crate::instruments::clocks::Phase;
 use crate::law::contact::reach;
@@ -114,14 +113,7 @@ impl Simulation {
             speed[i] = speed[i].max(before[j]);
             speed[j] = speed[j].max(before[i]);
         }
-        facets.find(candidates, &self.setup.meshes, span, finder.near(), |i| reach(before[i as usize], *dt));
-        for Facet { particle, corners, .. } in &facets.facets {
-            let particle = *particle as usize;
-            for corner in corners.map(|corner| corner as usize) {
-                speed[corner] = speed[corner].max(before[particle]);
-                speed[particle] = speed[particle].max(before[corner]);
-            }
-        }
+        facets.foresee(candidates, span, finder.near(), (&before, *dt), speed);
     }
 
     /// Lists the pairs that may touch in the step. Their particles become bodies and groups.
