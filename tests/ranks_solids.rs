@@ -128,6 +128,15 @@ fn a_cloth_under_the_contact_law_is_the_same_on_ranks() {
     assert_same_on_ranks(CLOTH, &["--set=coupling.method=contact-law"], "cloth", &[3]);
 }
 
+/// Triangles whose corners are on several ranks, and a run that goes on from a checkpoint.
+#[test]
+fn a_cloth_that_touches_by_its_triangles_is_the_same_on_ranks() {
+    let law = "[coupling]\nmethod = 'contact-law'\ntriangles = ['cloth']\n[time]";
+    let cloth = CLOTH.replace("[time]", law);
+    assert_same_on_ranks(&cloth, &[], "cloth", &[3]);
+    assert_goes_on(&cloth, "cloth", 7);
+}
+
 #[test]
 fn other_integrators_are_the_same_on_ranks() {
     for integrator in ["hht-alpha", "velocity-verlet"] {

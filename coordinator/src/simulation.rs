@@ -115,7 +115,7 @@ impl Simulation {
     ) -> Result<Self, CoordinatorError> {
         let names: Vec<String> = connections.iter().map(|connection| connection.name.clone()).collect();
         let setup = Setup::new(plan, chosen, order, obstacles, (&connections, &tables))?;
-        for sieve in sieves(&names, &tables) {
+        for sieve in sieves(&names, &tables, |k| setup.meshes[k].is_some()) {
             tracing::warn!("{sieve}");
         }
         let grids: Vec<Lattice> = tables.iter().filter_map(|table| table.occupancy).collect();

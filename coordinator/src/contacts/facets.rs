@@ -402,9 +402,12 @@ impl Beside<'_> {
         // On both planes at once, the particle's feet are at this part of its distance from the edge.
         let half_angle = here.cross(normal).length() / (1.0 + here.dot(normal));
         let way = self.foot(nearest).distance(self.foot(next)) - nearest.distance * half_angle;
+        let facet = self.facet(next);
         let distance = (x - a).dot(normal);
+        // In front of an overlapped plane is another triangle, or none.
+        let is_open = distance > self.candidates.radius[self.particle as usize] + facet.radius;
         let comes = way < reach(self.particle) + next.reach;
-        (comes && distance > 0.0).then(|| Facet { normal, distance, is_rim: false, ..self.facet(next) })
+        (comes && is_open).then_some(Facet { normal, distance, is_rim: false, ..facet })
     }
 }
 

@@ -15,23 +15,30 @@ struct Hole {
     needed: f64,
 }
 
-/// A warning for each surface and each other participant whose particles fit through it without force. A
+/// A warning for each surface that touches by its spheres and each other participant whose particles fit through
+/// it without force. A
 /// triangle lets a sphere pass whose radius is below the circumradius less the radius of the corners.
-pub(crate) fn sieves(names: &[String], tables: &[Table]) -> Vec<String> {
+pub(crate) fn sieves(
+    names: &[String],
+    tables: &[Table],
+    touches_by_triangles: impl Fn(usize) -> bool,
+) -> Vec<String> {
     let mut found = Vec::new();
-    for (k, surface) in tables.iter().enumerate() {
+    for (k, surface) in tables.iter().enumerate().filter(|&(k, _)| !touches_by_triangles(k)) {
         let Some(hole) = largest_hole(surface) else { continue };
         for (other, table) in tables.iter().enumerate().filter(|&(other, _)| other != k) {
             let smallest = table.particles.radius.iter().copied().fold(f64::INFINITY, f64::min);
             if smallest < hole.radius {
                 found.push(format!(
                     "particles of {} (radius {} m) fit through the surface of {}, which lets spheres of {} m pass: write radius = {} \
-                     for {} (0.71 spacings of its lattice), or a smaller spacing",
+                     for {} (0.71 spacings of its lattice), a smaller spacing, or, with the contact law, triangles = [\"{}\"] \
+                     under [coupling]",
                     names[other],
                     number(smallest),
                     names[k],
                     number(hole.radius),
                     number(hole.needed),
+                    names[k],
                     names[k],
                 ));
             }
@@ -106,10 +113,12 @@ mod tests {
         let names = ["net", "ball"].map(String::from);
         // Half of the diagonal less the radius of a corner.
         let widest = 0.5f64.sqrt() - 0.5;
-        assert_eq!(sieves(&names, &[square(0.5), ball(widest * 1.001)]), Vec::<String>::new());
-        let found = sieves(&names, &[square(0.5), ball(widest * 0.999)]);
+        let by_spheres = |tables: &[Table]| sieves(&names, tables, |_| false);
+        assert_eq!(by_spheres(&[square(0.5), ball(widest * 1.001)]), Vec::<String>::new());
+        let found = by_spheres(&[square(0.5), ball(widest * 0.999)]);
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("write radius = 0.707"), "{}", found[0]);
-        assert!(sieves(&names, &[square(0.75), ball(1e-6)]).is_empty());
+        assert!(by_spheres(&[square(0.75), ball(1e-6)]).is_empty());
+        assert!(sieves(&names, &[square(0.5), ball(widest * 0.999)], |k| k == 0).is_empty());
     }
 }

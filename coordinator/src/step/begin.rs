@@ -181,6 +181,9 @@ impl Simulation {
                 Some(ids) => ids.clone(),
                 None => self.memory.told(k),
             };
+            if ids.is_empty() {
+                continue;
+            }
             let place: HashMap<ParticleId, usize> = ids.iter().copied().zip(0..).collect();
             let mut radii = Vec::new();
             roster.radii(&ids, &mut radii);
