@@ -216,15 +216,6 @@ impl Bodies {
         }
     }
 
-    /// The impulse [kg m/s] for which [`Self::answer`] gives this change of velocity [m/s].
-    #[inline]
-    pub fn needed(&self, body: u32, change: DVec3) -> DVec3 {
-        match self.mobility.get(body as usize) {
-            Some(mobility) => mobility.inverse() * change,
-            None => change / self.inverse_mass[body as usize],
-        }
-    }
-
     /// True if no contact changes the body's motion.
     #[inline]
     pub fn is_immovable(&self, body: u32) -> bool {

@@ -39,6 +39,8 @@ pub struct Term {
     pub weight: f64,
     /// e, with a vector for each of [`LowRank::bodies`].
     pub direction: Arc<[DVec3]>,
+    /// e . B0^-1 e [kg], where B0 is the diagonal part. Only read where w > 0.
+    pub size: f64,
 }
 
 impl LowRank {
@@ -71,15 +73,10 @@ impl LowRank {
         });
     }
 
-    /// Bound on the factor by which the terms with w > 0 enlarge an answer: 1 + sum_k w_k e_k . B0^-1 e_k,
-    /// where B0 is the diagonal part. `needed` is B0^-1: the impulse [kg m/s] for a change of velocity [m/s]
-    /// of a body.
-    pub fn growth(&self, needed: impl Fn(u32, DVec3) -> DVec3) -> f64 {
-        let grows = |term: &&Term| term.weight > 0.0;
-        let size = |term: &Term| {
-            let parts = self.bodies.iter().zip(&*term.direction);
-            term.weight * parts.map(|(&body, e)| needed(body, *e).dot(*e)).sum::<f64>()
-        };
-        1.0 + self.terms.iter().filter(grows).map(size).sum::<f64>()
+    /// Bound on the factor by which the terms with w > 0 enlarge an answer of the diagonal part: 1 + sum_k w_k
+    /// e_k . B0^-1 e_k.
+    pub fn growth(&self) -> f64 {
+        let grows = self.terms.iter().filter(|term| term.weight > 0.0);
+        1.0 + grows.map(|term| term.weight * term.size).sum::<f64>()
     }
 }

@@ -51,8 +51,9 @@ pub struct Secant {
 struct Lesson {
     /// Column of S.
     impulse: Vec<DVec3>,
-    /// Column of Y.
+    /// Column of Y, and its size y . B0^-1 y [kg].
     velocity: Arc<[DVec3]>,
+    size: f64,
     /// Column of T.
     direction: Vec<DVec3>,
     /// Column of B0 T.
@@ -111,14 +112,17 @@ impl Secant {
         scale(&mut y, left);
         scale(&mut direction, size);
         scale(&mut expected, size);
-        self.lessons.push(Lesson { impulse: s, velocity: y.into(), direction, expected: expected.into() });
+        let needed = |k: usize| (self.mobility[k].inverse() * y[k]).dot(y[k]);
+        let size = reduce::sum(y.len(), 0.0, needed);
+        let expected = expected.into();
+        self.lessons.push(Lesson { impulse: s, velocity: y.into(), size, direction, expected });
     }
 
     /// The model B - B0 over `bodies`, one body for each particle.
     pub fn model(&self, bodies: Vec<u32>) -> LowRank {
         let terms = self.lessons.iter().flat_map(|lesson| {
-            let corrected = Term { weight: 1.0, direction: lesson.velocity.clone() };
-            [corrected, Term { weight: -1.0, direction: lesson.expected.clone() }]
+            let corrected = Term { weight: 1.0, direction: lesson.velocity.clone(), size: lesson.size };
+            [corrected, Term { weight: -1.0, direction: lesson.expected.clone(), size: 1.0 }]
         });
         LowRank { bodies, terms: terms.collect() }
     }

@@ -5,4 +5,4 @@ pub(super) const CHUNK: usize = 1024;
 
 /// Smallest number of contacts or bodies that is worth a second thread. With fewer, waking the thread takes
 /// longer than their work.
-pub(super) const SERIAL: usize = 8 * CHUNK;
+pub(super) const SERIAL: usize = 2 * CHUNK;
