@@ -427,7 +427,7 @@ mod tests {
             particles.push(ParticleId(id as u64), x, DVec3::ZERO, 1.0, 0.1, false);
         }
         let triangles = [[0, 1, 4], [0, 4, 3], [1, 2, 5], [1, 5, 4]];
-        let triangles = triangles.map(|t| t.map(|id| ParticleId(id))).to_vec();
+        let triangles = triangles.map(|t| t.map(ParticleId)).to_vec();
         (Table { particles, triangles, ..Table::default() }, places)
     }
 
