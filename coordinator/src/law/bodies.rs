@@ -89,6 +89,33 @@ impl Motion {
     }
 }
 
+/// Motion of many bodies, or its change, a column per part.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Motions {
+    /// Velocity of each centre of mass [m/s].
+    pub(crate) linear: Vec<DVec3>,
+    /// Angular velocity of each body [1/s]; empty if none turns.
+    pub(crate) angular: Vec<DVec3>,
+}
+
+impl Motions {
+    /// Makes room for a number of bodies, of which some turn or none does.
+    pub(crate) fn resize(&mut self, bodies: usize, turn: bool) {
+        self.linear.resize(bodies, DVec3::ZERO);
+        self.angular.resize(if turn { bodies } else { 0 }, DVec3::ZERO);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.linear.len()
+    }
+
+    #[inline(always)]
+    pub(crate) fn of(&self, body: u32) -> Motion {
+        let body = body as usize;
+        Motion { linear: self.linear[body], angular: self.angular.get(body).copied().unwrap_or(DVec3::ZERO) }
+    }
+}
+
 impl Add for Motion {
     type Output = Self;
 
@@ -198,6 +225,14 @@ impl Bodies {
                 let Blend { bodies, weights } = self.blends[at];
                 [0, 1, 2].map(|corner| (bodies[corner], weights[corner]))
             }
+        }
+    }
+
+    /// Sets the velocity and spin of all bodies.
+    pub(crate) fn take(&mut self, motion: &Motions) {
+        self.velocity.clone_from(&motion.linear);
+        if !motion.angular.is_empty() {
+            self.spin.clone_from(&motion.angular);
         }
     }
 

@@ -33,10 +33,11 @@
 //! D has one number each for the normal, the tangential and the rolling part of a contact. Without D, a light
 //! grain under a heavy one, or the large answer of a sphere's spin, would force a short step on all contacts.
 
+use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{self, LANES, Lanes, Task};
 use rayon::prelude::*;
 
-use super::bodies::{Bodies, Motion, VELOCITY_ROUNDING};
+use super::bodies::{Bodies, Motions, VELOCITY_ROUNDING};
 use super::cone::larger;
 use super::problem::{Answers, Problem};
 use super::response::{LowRank, Response};
@@ -266,7 +267,7 @@ impl Course {
 
 impl<U: Unknown> Descent<U> {
     /// Motion of each body with the impulses x.
-    pub(crate) fn motion(&self) -> &[Motion] {
+    pub(crate) fn motion(&self) -> &Motions {
         &self.at_x.motion
     }
 
@@ -380,26 +381,13 @@ impl<U: Unknown> Descent<U> {
     /// of d, summed over bodies. No velocity of a contact is needed.
     fn look_ahead(&mut self, beta: f64) -> f64 {
         let Self { at_x, at_trial, at_y, at_next_y, .. } = self;
-        at_next_y.resize(at_trial.motion.len());
-        let (at_x, at_trial, at_y) = (&*at_x, &*at_trial, &*at_y);
+        at_next_y.resize(&at_trial.motion);
+        let linear = [&*at_x, at_trial, at_y].map(|answers| [&answers.given.linear, &answers.motion.linear]);
+        let angular =
+            [&*at_x, at_trial, at_y].map(|answers| [&answers.given.angular, &answers.motion.angular]);
         let Answers { given, motion } = at_next_y;
-        let one = |body: usize, given: &mut Motion, motion: &mut Motion| {
-            let (push, moves) = (at_trial.given[body], at_trial.motion[body]);
-            *given = push + (push - at_x.given[body]) * beta;
-            *motion = moves + (moves - at_x.motion[body]) * beta;
-            (push - at_y.given[body]).dot(moves - at_y.motion[body])
-        };
-        let chunk = |first: usize, given: &mut [Motion], motion: &mut [Motion]| {
-            let pairs = given.iter_mut().zip(motion).enumerate();
-            pairs.fold(0.0, |sum, (k, (given, motion))| sum + one(first + k, given, motion))
-        };
-        if given.len() <= SERIAL {
-            let chunks = given.chunks_mut(CHUNK).zip(motion.chunks_mut(CHUNK)).enumerate();
-            return chunks.fold(0.0, |sum, (k, (given, motion))| sum + chunk(k * CHUNK, given, motion));
-        }
-        let chunks = given.par_chunks_mut(CHUNK).zip(motion.par_chunks_mut(CHUNK)).enumerate();
-        let parts: Vec<f64> = chunks.map(|(k, (given, motion))| chunk(k * CHUNK, given, motion)).collect();
-        parts.into_iter().sum()
+        step_on(linear, beta, [&mut given.linear, &mut motion.linear])
+            + step_on(angular, beta, [&mut given.angular, &mut motion.angular])
     }
 
     /// Accepts x_new as x.
@@ -418,11 +406,37 @@ impl<U: Unknown> Descent<U> {
     }
 }
 
+/// Finds a part of the answers to the next y from the answers at x, x_new and y, each impulses and motions. Returns
+/// the work of d on the bodies.
+fn step_on(
+    [at_x, at_trial, at_y]: [[&Vec<DVec3>; 2]; 3],
+    beta: f64,
+    [given, motion]: [&mut Vec<DVec3>; 2],
+) -> f64 {
+    let one = |body: usize, given: &mut DVec3, motion: &mut DVec3| {
+        let [push, moves] = at_trial.map(|column| column[body]);
+        *given = push + (push - at_x[0][body]) * beta;
+        *motion = moves + (moves - at_x[1][body]) * beta;
+        (push - at_y[0][body]).dot(moves - at_y[1][body])
+    };
+    let chunk = |first: usize, given: &mut [DVec3], motion: &mut [DVec3]| {
+        let pairs = given.iter_mut().zip(motion).enumerate();
+        pairs.fold(0.0, |sum, (k, (given, motion))| sum + one(first + k, given, motion))
+    };
+    if given.len() <= SERIAL {
+        let chunks = given.chunks_mut(CHUNK).zip(motion.chunks_mut(CHUNK)).enumerate();
+        return chunks.fold(0.0, |sum, (k, (given, motion))| sum + chunk(k * CHUNK, given, motion));
+    }
+    let chunks = given.par_chunks_mut(CHUNK).zip(motion.par_chunks_mut(CHUNK)).enumerate();
+    let parts: Vec<f64> = chunks.map(|(k, (given, motion))| chunk(k * CHUNK, given, motion)).collect();
+    parts.into_iter().sum()
+}
+
 /// The step to x_new of a chunk of contacts, which run side by side in lanes.
 struct Proposal<'a, U> {
     problem: &'a Problem,
     /// Motion of the bodies with the impulses y.
-    motion: &'a [Motion],
+    motion: &'a Motions,
     /// The chunk's first contact.
     first: usize,
     impulses: &'a [U],
@@ -475,7 +489,7 @@ impl<U: Unknown> Task for Proposal<'_, U> {
 struct Residuals<'a, U> {
     problem: &'a Problem,
     /// Motion of the bodies with the impulses x.
-    motion: &'a [Motion],
+    motion: &'a Motions,
     /// The chunk's first contact.
     first: usize,
     impulses: &'a [U],

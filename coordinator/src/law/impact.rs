@@ -129,8 +129,9 @@ impl Reflections {
         let elastic: Vec<DVec3> = plastic.iter().enumerate().map(|(k, &p)| p * restitution(k)).collect();
         let mut half_square = |impulses: &[DVec3]| -> f64 {
             problem.answer(bodies, impulses, answers);
-            let work = |body: usize| answers.given[body].dot(answers.motion[body] - problem.free[body]);
-            0.5 * (0..bodies.len()).map(work).sum::<f64>()
+            let work =
+                |body: u32| answers.given.of(body).dot(answers.motion.of(body) - problem.free.of(body));
+            0.5 * (0..bodies.len() as u32).map(work).sum::<f64>()
         };
         let (lost, returned) = (half_square(&plastic), half_square(&elastic));
         let (change, slope) = match solve.converged {
@@ -146,9 +147,7 @@ impl Reflections {
             given[approaching[k] as usize] += *impulse;
         }
         problem.answer(bodies, &descent.impulses, answers);
-        for (body, motion) in answers.motion.iter().enumerate() {
-            (bodies.velocity[body], bodies.spin[body]) = (motion.linear, motion.angular);
-        }
+        bodies.take(&answers.motion);
         change + share * (slope + share * returned)
     }
 }

@@ -15,7 +15,7 @@
 use amalgam_particles::{DVec3, lanes::LANES, reduce};
 use rayon::prelude::*;
 
-use super::bodies::{Blend, Bodies, InverseInertia, Motion, VELOCITY_ROUNDING};
+use super::bodies::{Blend, Bodies, InverseInertia, Motions, VELOCITY_ROUNDING};
 use super::cone::{Cone, Cones, Kind, Metric};
 use super::contact::Contact;
 use super::response::Response;
@@ -51,7 +51,7 @@ pub(crate) struct Problem {
     /// Points that each body has a share of, ascending, with its weight.
     shares: Vec<(u32, f64)>,
     /// Motion of each body without the impulses.
-    pub(crate) free: Vec<Motion>,
+    pub(crate) free: Motions,
     /// Impulses for a model of the response, and the changes that it returns.
     coupled: [Vec<DVec3>; 2],
 }
@@ -60,15 +60,17 @@ pub(crate) struct Problem {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answers {
     /// H^T p: impulse [kg m/s] and angular impulse [kg m^2/s] of each body, zero for an immovable one.
-    pub(crate) given: Vec<Motion>,
+    pub(crate) given: Motions,
     /// v' of each body.
-    pub(crate) motion: Vec<Motion>,
+    pub(crate) motion: Motions,
 }
 
 impl Answers {
-    pub(crate) fn resize(&mut self, bodies: usize) {
-        self.given.resize(bodies, Motion::default());
-        self.motion.resize(bodies, Motion::default());
+    /// Makes room for the bodies of `motion`.
+    pub(crate) fn resize(&mut self, motion: &Motions) {
+        let (bodies, turn) = (motion.len(), !motion.angular.is_empty());
+        self.given.resize(bodies, turn);
+        self.motion.resize(bodies, turn);
     }
 }
 
@@ -94,8 +96,11 @@ impl Problem {
             };
             chosen.par_iter().with_min_len(SERIAL).map(levers).collect_into_vec(&mut self.levers);
         }
-        self.free.clear();
-        self.free.extend((0..bodies.len() as u32).map(|body| bodies.motion(body)));
+        self.free.linear.clone_from(&bodies.velocity);
+        self.free.angular.clear();
+        if !self.levers.is_empty() {
+            self.free.angular.clone_from(&bodies.spin);
+        }
         self.list_incident(bodies.len());
         self.list_shares(bodies);
     }
@@ -222,65 +227,71 @@ impl Problem {
     /// Rounding of a relative velocity [m/s]: some units in the last place of the fastest body's velocity.
     pub(crate) fn rounding(&self) -> f64 {
         let by_spin = |contact: usize| {
-            let [i, j] = self.rows[contact].bodies.map(|body| self.free[body as usize].angular.length());
+            let [i, j] = self.rows[contact].bodies.map(|body| self.free.angular[body as usize].length());
             let [first, second] = self.levers[contact].arms.map(|arm| arm.length());
             i * first + j * second
         };
-        let fastest = reduce::max(self.free.len(), 0.0, |body| self.free[body].linear.length());
+        let fastest = reduce::max(self.free.len(), 0.0, |body| self.free.linear[body].length());
         VELOCITY_ROUNDING * (2.0 * fastest + reduce::max(self.levers.len(), 0.0, by_spin))
     }
 
     /// The first pass: H^T p, and v' = v* + B H^T p, for all bodies.
     pub(crate) fn answer<U: Unknown>(&mut self, bodies: &Bodies, impulses: &[U], answers: &mut Answers) {
-        answers.resize(self.free.len());
+        answers.resize(&self.free);
         let first = self.free.len() - self.blends.len();
-        let (given, at_points) = answers.given.split_at_mut(first);
-        let (motion, of_points) = answers.motion.split_at_mut(first);
+        let (given, at_points) = answers.given.linear.split_at_mut(first);
+        let (motion, of_points) = answers.motion.linear.split_at_mut(first);
         at_points.par_iter_mut().enumerate().with_min_len(SERIAL).for_each(|(k, given)| {
-            given.linear = self.impulse_of(self.incident(first + k), impulses);
+            *given = self.impulse_of(self.incident(first + k), impulses);
         });
-        let one = |(body, (given, motion)): (usize, (&mut Motion, &mut Motion))| {
-            (*given, *motion) = (Motion::default(), self.free[body]);
+        let one = |(body, (given, motion)): (usize, (&mut DVec3, &mut DVec3))| {
+            (*given, *motion) = (DVec3::ZERO, self.free.linear[body]);
             let (incident, shares) = (self.incident(body), self.shares(body));
             if incident.is_empty() && shares.is_empty() || bodies.is_immovable(body as u32) {
                 return;
             }
-            let shared = |sum: DVec3, &(point, weight): &(u32, f64)| {
-                sum + at_points[point as usize - first].linear * weight
-            };
-            given.linear = shares.iter().fold(self.impulse_of(incident, impulses), shared);
-            motion.linear += bodies.answer(body as u32, given.linear);
-            if !self.levers.is_empty() {
-                given.angular = self.torque_of(incident, impulses);
-                motion.angular += bodies.inverse_inertia[body].apply(given.angular);
-            }
+            let shared =
+                |sum: DVec3, &(point, weight): &(u32, f64)| sum + at_points[point as usize - first] * weight;
+            *given = shares.iter().fold(self.impulse_of(incident, impulses), shared);
+            *motion += bodies.answer(body as u32, *given);
         };
         let both = given.par_iter_mut().zip(motion.par_iter_mut());
         both.enumerate().with_min_len(SERIAL).for_each(one);
         self.answer_by_models(bodies, given, motion);
-        let between = |(k, (given, point)): (usize, (&mut Motion, &mut Motion))| {
+        let between = |(k, (given, point)): (usize, (&mut DVec3, &mut DVec3))| {
             let Blend { bodies, weights } = self.blends[k];
-            let [a, b, c] = bodies.map(|body| motion[body as usize].linear);
-            point.linear = a * weights[0] + b * weights[1] + c * weights[2];
+            let [a, b, c] = bodies.map(|body| motion[body as usize]);
+            *point = a * weights[0] + b * weights[1] + c * weights[2];
             // The bodies have got the impulse.
-            *given = Motion::default();
+            *given = DVec3::ZERO;
         };
         let both = at_points.par_iter_mut().zip(of_points.par_iter_mut());
         both.enumerate().with_min_len(SERIAL).for_each(between);
+        let turn = |(body, (given, motion)): (usize, (&mut DVec3, &mut DVec3))| {
+            (*given, *motion) = (DVec3::ZERO, self.free.angular[body]);
+            let incident = self.incident(body);
+            // A point between bodies takes no torque.
+            if !incident.is_empty() && body < first && !bodies.is_immovable(body as u32) {
+                *given = self.torque_of(incident, impulses);
+                *motion += bodies.inverse_inertia[body].apply(*given);
+            }
+        };
+        let both = answers.given.angular.par_iter_mut().zip(answers.motion.angular.par_iter_mut());
+        both.enumerate().with_min_len(SERIAL).for_each(turn);
     }
 
     /// Adds what the models of the response say.
-    fn answer_by_models(&mut self, bodies: &Bodies, given: &[Motion], motion: &mut [Motion]) {
+    fn answer_by_models(&mut self, bodies: &Bodies, given: &[DVec3], motion: &mut [DVec3]) {
         let Response::LowRank(models) = &bodies.response else { return };
         let [mut pushes, mut change] = std::mem::take(&mut self.coupled);
         for model in models {
             pushes.clear();
-            pushes.extend(model.bodies.iter().map(|&body| given[body as usize].linear));
+            pushes.extend(model.bodies.iter().map(|&body| given[body as usize]));
             change.clear();
             change.resize(pushes.len(), DVec3::ZERO);
             model.add(&pushes, &mut change);
             for (&body, &change) in model.bodies.iter().zip(&change) {
-                motion[body as usize].linear += change;
+                motion[body as usize] += change;
             }
         }
         self.coupled = [pushes, change];
@@ -307,11 +318,13 @@ impl Problem {
 
     /// The second pass: the relative velocity u at a contact.
     #[inline(always)]
-    pub(crate) fn relative<U: Unknown>(&self, contact: usize, motion: &[Motion]) -> U {
-        let [i, j] = self.rows[contact].bodies.map(|body| motion[body as usize]);
+    pub(crate) fn relative<U: Unknown>(&self, contact: usize, motion: &Motions) -> U {
+        let bodies = self.rows[contact].bodies;
         if self.levers.is_empty() {
-            return U::new(j.linear - i.linear, DVec3::ZERO);
+            let [i, j] = bodies.map(|body| motion.linear[body as usize]);
+            return U::new(j - i, DVec3::ZERO);
         }
+        let [i, j] = bodies.map(|body| motion.of(body));
         let Levers { arms, lever } = self.levers[contact];
         let u = j.at(arms[1]) - i.at(arms[0]);
         if !U::ROLLING {

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::bodies::{Bodies, Motion};
+use super::bodies::{Bodies, Motions};
 use super::contact::Contact;
 use super::tasks::{CHUNK, SERIAL};
 use super::warm_start::LastImpulses;
@@ -80,20 +80,20 @@ impl Selection {
     pub(crate) fn add_meeting(
         &mut self,
         contacts: &[Contact],
-        free: &[Motion],
-        motion: &[Motion],
+        free: &Motions,
+        motion: &Motions,
         dt: f64,
         allowed: f64,
     ) -> bool {
         let Self { chosen, left_out, .. } = self;
         let opening = |contact: &Contact| {
-            let [i, j] = contact.bodies.map(|body| motion[body as usize]);
+            let [i, j] = contact.bodies.map(|body| motion.of(body));
             if contact.is_missed(i, j, dt) { f64::INFINITY } else { contact.opening(i, j, dt) }
         };
         if !left_out.par_iter().with_min_len(SERIAL).any(|&c| opening(&contacts[c as usize]) < -allowed) {
             return false;
         }
-        let change = |body: u32| (motion[body as usize].linear - free[body as usize].linear).length();
+        let change = |body: u32| (motion.linear[body as usize] - free.linear[body as usize]).length();
         left_out.retain(|&c| {
             let contact = &contacts[c as usize];
             let stays = opening(contact) > contact.bodies.map(change).iter().sum();

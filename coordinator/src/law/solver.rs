@@ -68,9 +68,7 @@ impl<U: Unknown> Solver<U> {
             }
         }
         statistics.missed = selection.left_out.len() as u32;
-        for (body, motion) in self.descent.motion().iter().enumerate() {
-            (bodies.velocity[body], bodies.spin[body]) = (motion.linear, motion.angular);
-        }
+        bodies.take(self.descent.motion());
         statistics
     }
 

@@ -11,7 +11,7 @@
 
 use amalgam_particles::DVec3;
 
-use super::bodies::{Bodies, Motion};
+use super::bodies::{Bodies, Motions};
 use super::cone::Kind;
 use super::problem::Problem;
 use super::unknown::Unknown;
@@ -41,7 +41,7 @@ impl Tree {
         &mut self,
         problem: &Problem,
         bodies: &Bodies,
-        motion: &[Motion],
+        motion: &Motions,
         slack: f64,
         impulses: &mut [U],
     ) {
@@ -56,7 +56,7 @@ impl Tree {
         for &body in self.order.iter().rev() {
             let b = body as usize;
             let velocity = self.velocity[self.heap_of[b] as usize];
-            self.lack[b] += (velocity - motion[b].linear) / bodies.inverse_mass[b];
+            self.lack[b] += (velocity - motion.linear[b]) / bodies.inverse_mass[b];
             if self.parent[b] == NONE {
                 continue;
             }
@@ -76,7 +76,7 @@ impl Tree {
 
     /// Grows the trees: first from all contacts with immovable bodies at once, then heap by heap among the
     /// remaining bodies.
-    fn grow(&mut self, problem: &Problem, bodies: &Bodies, motion: &[Motion], joins: impl Fn(usize) -> bool) {
+    fn grow(&mut self, problem: &Problem, bodies: &Bodies, motion: &Motions, joins: impl Fn(usize) -> bool) {
         let count = bodies.len();
         self.order.clear();
         self.velocity.clear();
@@ -92,7 +92,7 @@ impl Tree {
                 self.parent[body as usize] = contact as u32;
                 self.heap_of[body as usize] = self.velocity.len() as u32;
                 self.order.push(body);
-                self.velocity.push(motion[fixed as usize].linear);
+                self.velocity.push(motion.linear[fixed as usize]);
             }
         }
         self.spread(problem, 0, is_fixed, &joins);
@@ -109,7 +109,7 @@ impl Tree {
             for &member in &self.order[start..] {
                 let own = 1.0 / bodies.inverse_mass[member as usize];
                 mass += own;
-                momentum += motion[member as usize].linear * own;
+                momentum += motion.linear[member as usize] * own;
             }
             self.velocity.push(momentum / mass);
         }
