@@ -234,7 +234,7 @@ struct Beside<'a> {
 
 /// The nearest point of a triangle.
 #[derive(Clone, Copy)]
-struct Nearest {
+struct NearestPoint {
     triangle: u32,
     corners: [u32; 3],
     weights: [f64; 3],
@@ -243,7 +243,7 @@ struct Nearest {
     reach: f64,
 }
 
-impl Nearest {
+impl NearestPoint {
     fn holds_foot(&self) -> bool {
         self.weights.iter().all(|&weight| weight > 0.0)
     }
@@ -255,7 +255,7 @@ impl Beside<'_> {
         let mut triangles: Vec<u32> = vertices.flat_map(|vertex| self.mesh.around(vertex)).copied().collect();
         triangles.sort_unstable();
         triangles.dedup();
-        let all: Vec<Nearest> =
+        let all: Vec<NearestPoint> =
             triangles.into_iter().filter_map(|triangle| self.nearest(triangle, reach)).collect();
         let of = |triangle: u32| {
             all.binary_search_by_key(&triangle, |nearest| nearest.triangle).ok().map(|at| &all[at])
@@ -289,7 +289,7 @@ impl Beside<'_> {
     }
 
     /// The nearest point of a triangle, if it is within reach and any of both can move.
-    fn nearest(&self, triangle: u32, reach: &impl Fn(u32) -> f64) -> Option<Nearest> {
+    fn nearest(&self, triangle: u32, reach: &impl Fn(u32) -> f64) -> Option<NearestPoint> {
         let corners = self.mesh.triangles[triangle as usize].map(|vertex| self.place[vertex as usize]);
         if corners.contains(&NONE) {
             return None;
@@ -305,11 +305,11 @@ impl Beside<'_> {
         let gap = distance - self.candidates.radius[self.particle as usize] - self.radius(corners, weights);
         let farthest = corners.iter().map(|&corner| reach(corner)).fold(0.0, f64::max);
         let is_near = gap < reach(self.particle) + farthest;
-        is_near.then_some(Nearest { triangle, corners, weights, distance, reach: farthest })
+        is_near.then_some(NearestPoint { triangle, corners, weights, distance, reach: farthest })
     }
 
     /// The nearest point [m].
-    fn foot(&self, Nearest { corners, weights, .. }: &Nearest) -> DVec3 {
+    fn foot(&self, NearestPoint { corners, weights, .. }: &NearestPoint) -> DVec3 {
         let [a, b, c] = corners.map(|corner| self.position(corner));
         a * weights[0] + b * weights[1] + c * weights[2]
     }
@@ -321,7 +321,7 @@ impl Beside<'_> {
 
     /// True if the point is the nearest one of all triangles around it, and this triangle is the first of
     /// these.
-    fn is_least<'a>(&self, nearest: &Nearest, of: impl Fn(u32) -> Option<&'a Nearest>) -> bool {
+    fn is_least<'a>(&self, nearest: &NearestPoint, of: impl Fn(u32) -> Option<&'a NearestPoint>) -> bool {
         let zero = nearest.weights.map(|weight| weight == 0.0);
         let triangle = nearest.triangle;
         match zero.iter().filter(|&&zero| zero).count() {
@@ -329,7 +329,7 @@ impl Beside<'_> {
             1 => {
                 let corner = usize::from(zero[1]) + 2 * usize::from(zero[2]);
                 let beyond = self.mesh.beyond[triangle as usize][corner];
-                let agrees = |other: &Nearest| {
+                let agrees = |other: &NearestPoint| {
                     let tip = (0..3).find(|&tip| self.mesh.beyond[beyond as usize][tip] == triangle);
                     other.weights.iter().filter(|&&weight| weight == 0.0).count() == 1
                         && tip.is_some_and(|tip| other.weights[tip] == 0.0)
@@ -352,8 +352,8 @@ impl Beside<'_> {
         }
     }
 
-    fn facet(&self, nearest: &Nearest) -> Facet {
-        let Nearest { triangle, corners, weights, distance, .. } = *nearest;
+    fn facet(&self, nearest: &NearestPoint) -> Facet {
+        let NearestPoint { triangle, corners, weights, distance, .. } = *nearest;
         let away = self.position(self.particle) - self.foot(nearest);
         let normal = away.try_normalize().unwrap_or_else(|| {
             // The centre lies in the triangle. It came from where it is free to go back.
@@ -381,9 +381,9 @@ impl Beside<'_> {
     /// the particle's side and the particle may come to it in the step.
     fn rising(
         &self,
-        nearest: &Nearest,
+        nearest: &NearestPoint,
         corner: usize,
-        next: &Nearest,
+        next: &NearestPoint,
         reach: &impl Fn(u32) -> f64,
     ) -> Option<Facet> {
         let x = self.position(self.particle);
