@@ -181,10 +181,6 @@ impl Sums {
     }
 }
 
-/// Part of the last L with which a solve starts. L is raised where a step needs it, and would otherwise stay at
-/// what the hardest contacts of the past needed.
-const RELAXED: f64 = 0.9;
-
 /// The momentum restarts once the length of a step exceeds the least one since the last restart by this factor.
 const GROWTH: f64 = 2.0;
 
@@ -292,7 +288,7 @@ impl<U: Unknown> Descent<U> {
         tolerance: &Tolerance,
     ) -> Outcome {
         let most = most_curved(problem, bodies);
-        *lipschitz = (RELAXED * *lipschitz).min(most);
+        *lipschitz = lipschitz.min(most);
         self.at_y.clone_from(&self.at_x);
         self.before.clone_from(&self.impulses);
         let mut course = Course::default();
