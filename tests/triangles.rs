@@ -85,18 +85,20 @@ fn nothing_passes_between_the_spheres() {
             scene.run_with(|simulation, _| overlap = overlap.max(last(simulation, "overlap", 1)));
         (last(&simulation, "crossings", 0), overlap)
     };
-    for speed in [0.0, 1.0, 50.0] {
+    for speed in [0.0, 1.0] {
         let (crossed, overlap) = drop(true, speed);
         assert_eq!(crossed, 0.0, "{speed}");
-        // A shot bends the sheet by half an edge in a step, so that triangles beside it meet the shot.
-        assert!(overlap < if speed < 10.0 { 0.05 } else { 0.5 }, "{speed}: {overlap}");
+        assert!(overlap < 0.05, "{speed}: {overlap}");
     }
+    // A shot bends the sheet by half an edge in a step, so that triangles beside it overlap with the shot.
+    assert_eq!(drop(true, 50.0).0, 0.0);
     assert!(drop(false, 1.0).0 > 0.0);
 }
 
-/// Momenta and energy of a blob of water that falls onto a loose sheet.
+/// A blob of water that falls onto a loose sheet: momentum is kept, contacts give no energy, and what is reported
+/// moves. The bits are the same whatever is asked for, on any threads and in any order.
 #[test]
-fn water_on_triangles_keeps_momenta_and_gains_no_energy() {
+fn water_on_triangles_keeps_momentum_and_its_bits() {
     let sheet = "method = 'mass-spring'\n[[bodies]]\ntype = 'sheet'\ncorner = [-0.1, -0.1, 0.1]\nedge_u = [0.2, 0, 0]\n\
                  edge_v = [0, 0.2, 0]\nspacing = 0.02\narea_density = 0.4\nstructural_stiffness = 300.0\n\
                  damping_ratio = 0.1\n";
@@ -116,7 +118,6 @@ fn water_on_triangles_keeps_momenta_and_gains_no_energy() {
         };
         let scene = scene
             .probe("momentum", Quantity::Momentum { participant: None })
-            .probe("turning", Quantity::AngularMomentum { participant: None })
             .probe("energy", Quantity::Energy {})
             .probe("phantom", Quantity::Phantom {});
         let mut seen = Vec::new();
@@ -124,19 +125,21 @@ fn water_on_triangles_keeps_momenta_and_gains_no_energy() {
             assert!(!record.unconverged);
             let value = |probe: &str, column: usize| last(simulation, probe, column);
             let vector = |probe: &str| DVec3::from_array([0, 1, 2].map(|k| value(probe, k)));
-            seen.push((vector("momentum"), vector("turning"), value("energy", 0), value("phantom", 0)));
+            seen.push((vector("momentum"), value("energy", 0), value("energy", 3), value("phantom", 0)));
         });
         (seen, positions(&mut simulation, "water"), positions(&mut simulation, "sheet"))
     };
     let (seen, water_at, sheet_at) = run(true, 1, true);
-    let (momentum, turning, _, _) = seen[0];
+    let (momentum, kinetic, ..) = seen[0];
     for pair in seen.windows(2) {
-        let (p, l, energy, phantom) = pair[1];
+        let (p, energy, dissipated, phantom) = pair[1];
         assert!((p - momentum).length() < 1e-9 * momentum.length(), "{p} {momentum}");
-        // Friction acts above the middle of the sheet, which has no spin.
-        assert!((l - turning).length() < 1e-3 * momentum.length() * 0.1, "{l} {turning}");
+        let given = pair[0].2 - dissipated;
+        assert!(given < 1e-6 * kinetic, "contacts give {given} J of {kinetic} J");
         assert!(phantom < 1e-12 * energy, "{phantom}");
     }
+    let moved = sheet_at.iter().map(|x| (x.z - 0.1).abs()).fold(0.0, f64::max);
+    assert!(moved > 0.01, "the water moves the sheet by {moved} m only");
     for other in [run(false, 1, true), run(true, 3, true), run(true, 1, false)] {
         assert_eq!((&other.1, &other.2), (&water_at, &sheet_at));
     }

@@ -136,13 +136,10 @@ impl FacetFinder {
             let (far, aside) = (candidates.radius[p] + candidates.radius[c] + reach, spans[surface] + reach);
             candidates.position[p].distance_squared(candidates.position[c]) < far * far + aside * aside
         };
-        let all = || {
-            let both = near.iter().flat_map(|&(i, j)| [(i, j), (j, i)]);
-            both.filter(|&(particle, corner)| meets(particle, corner))
-        };
+        let both = near.iter().flat_map(|&(i, j)| [(i, j), (j, i)]);
+        let found: Vec<(u32, u32)> = both.filter(|&(particle, corner)| meets(particle, corner)).collect();
         starts.clear();
         starts.resize(candidates.len() + 1, 0);
-        let found: Vec<(u32, u32)> = all().collect();
         found.iter().for_each(|&(particle, _)| starts[particle as usize + 1] += 1);
         for particle in 0..candidates.len() {
             starts[particle + 1] += starts[particle];
@@ -270,7 +267,6 @@ impl Beside<'_> {
         {
             found.push(self.facet(first));
         }
-        let count = found.len();
         for nearest in all.iter().filter(|nearest| nearest.holds_foot()) {
             for corner in 0..3 {
                 let beyond = self.mesh.beyond[nearest.triangle as usize][corner];
@@ -280,7 +276,6 @@ impl Beside<'_> {
                 }
             }
         }
-        debug_assert!(found[count..].iter().all(|facet| !facet.is_rim));
         found
     }
 

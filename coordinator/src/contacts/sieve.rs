@@ -16,8 +16,8 @@ struct Hole {
 }
 
 /// A warning for each surface that touches by its spheres and each other participant whose particles fit through
-/// it without force. A
-/// triangle lets a sphere pass whose radius is below the circumradius less the radius of the corners.
+/// it without force. A triangle lets a sphere pass whose radius is below the circumradius less the radius of the
+/// corners.
 pub(crate) fn sieves(
     names: &[String],
     tables: &[Table],

@@ -28,7 +28,7 @@ pub(crate) struct Selection {
 impl Selection {
     /// Chooses the contacts to solve in a step of length `dt` [s]. Left out are contacts that open faster than
     /// `slack` [m/s] without impulses and had none in the last step, and contacts whose particles pass each
-    /// other. Contacts with flat surfaces are few, and all are solved.
+    /// other. Contacts with immovable flat surfaces, such as obstacles, are few, and all are solved.
     ///
     /// # Panics
     /// If contacts are not sorted by pair, each pair once.

@@ -20,7 +20,7 @@ pub struct WarmStart {
     /// Impulses of the contacts in the last step.
     #[serde(rename = "memory")]
     pub(crate) impulses: LastImpulses,
-    /// Bound L on the eigenvalues of D^-1 W at the end of the last step (`gradient.rs`).
+    /// Bound L on the eigenvalues of D^-1 W in the last step (`gradient.rs`).
     pub(crate) lipschitz: f64,
 }
 
