@@ -103,6 +103,16 @@ fn the_contact_law_is_the_same_on_ranks() {
     );
 }
 
+/// Honey that sticks to the walls, and honey on a cloth, in sub-steps.
+#[test]
+fn viscous_fluids_are_the_same_on_any_number_of_ranks() {
+    let settings =
+        ["viscosity=20.0", "no_slip=true"].map(|value| format!("--set=participants.water.settings.{value}"));
+    let [viscosity, no_slip] = settings.each_ref().map(String::as_str);
+    assert_same_on_ranks(DAM, &[viscosity, no_slip], "water", &[2, 3, 5, 8]);
+    assert_same_on_ranks(CLOTH, &[viscosity], "water", &[3, 8]);
+}
+
 #[test]
 fn water_beside_obstacles_is_the_same_on_ranks() {
     let obstacles = "--set=domain.obstacles=[{ name = 'ball', shape = { type = 'sphere', center = [0.8, 0.6, 0.2], radius = 0.2 } }, \
@@ -132,8 +142,6 @@ fn what_cannot_be_cut_says_what_to_write() {
         assert!(!output.status.success(), "{arguments:?}");
         stderr(&output)
     };
-    let viscous = refused(&["--quiet", "--ranks=water=2", "--set=participants.water.settings.viscosity=0.1"]);
-    assert!(viscous.contains("write viscosity = 0"), "{viscous}");
     let many = refused(&["--quiet", "--ranks=water=21"]);
     assert!(many.contains("among 20 ranks at most") && many.contains("write fewer ranks"), "{many}");
 }

@@ -248,6 +248,17 @@ impl Slab {
         seen.exchange(&self.ranks, pairs.each_mut().map(Vec::as_mut_slice));
     }
 
+    /// The sum of a number of each layer, added in the order of layers on every rank. `own` are those of the own
+    /// layers. Collective.
+    pub(super) fn sum_of_layers(&self, own: Vec<f64>) -> f64 {
+        if self.is_whole() {
+            return own.iter().sum();
+        }
+        let first = self.layers().start;
+        let own = own.into_iter().enumerate().map(|(n, value)| (first + n, value));
+        self.ranks.shared(self.grid.cells[2], own).iter().sum()
+    }
+
     /// Sets each flag that a rank has set, on all ranks. Collective.
     pub(super) fn unite(&self, flags: &mut [bool]) {
         if self.is_whole() {

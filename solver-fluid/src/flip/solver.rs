@@ -473,14 +473,7 @@ impl FluidMethod for FlipMethod {
     }
 
     fn share(&mut self, ranks: &Ranks, particles: &Particles) -> Result<Vec<u32>, SolverError> {
-        let Settings { parameters, grid, .. } = &self.settings;
-        if !ranks.is_alone() && parameters.viscosity > 0.0 {
-            return Err(SolverError(
-                "FLIP with viscosity cannot be cut among ranks yet: write viscosity = 0, or run it as one, with more \
-                 threads"
-                    .into(),
-            ));
-        }
+        let grid = &self.settings.grid;
         let some = particles.position.iter().copied().skip(ranks.rank()).step_by(ranks.size());
         let slab = Slab::new(ranks, *grid, &Slab::count(ranks, grid, some))?;
         let own = ranks::own(ranks, &particles.position, |x| slab.owner(x));

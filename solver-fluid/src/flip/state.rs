@@ -197,7 +197,7 @@ impl OutsideImpulses {
         }
     }
 
-    /// Computes the impulses of a sub-step, unless they are known already.
+    /// Computes the impulses of a sub-step, unless they are known already. Collective.
     ///
     /// # Errors
     /// The viscosity's iteration does not converge.
@@ -215,7 +215,7 @@ impl OutsideImpulses {
         let seen = slab.entries(depth::FORCES);
         impulses.iter_mut().for_each(|column| column[seen.clone()].fill(0.0));
         if let Some(viscosity) = &mut self.viscosity {
-            let found = viscosity.find((grid, parameters), transferred, dt, impulses);
+            let found = viscosity.find((grid, parameters, slab), transferred, dt, impulses);
             found.map_err(|residual| {
                 SolverError(format!(
                     "viscosity reached a residual of {residual:.1e} in {} iterations, not the tolerance {:.1e}: write \

@@ -18,14 +18,24 @@
 //!
 //! The impulses depend on particles and on the length of the sub-step, not on groups. A member takes its part
 //! of the impulses as it does of other forces.
+//!
+//! A rank has the unknowns of its own slab. A force reads velocities up to a layer away, so that each product
+//! needs one layer of the ranks beside. Inner products are sums by layers, added in the order of layers on
+//! every rank.
 
-use amalgam_particles::reduce::{self, CHUNK};
+use std::ops::Range;
+
+use amalgam_particles::reduce::CHUNK;
 use rayon::prelude::*;
 
 use super::FlipParameters;
 use super::cell::Cell;
 use super::grid::{Faces, Grid};
 use super::particle_to_grid::ParticleToGrid;
+use super::slab::{Slab, depth};
+
+/// Layers beside the slab whose velocities a force reads.
+const BESIDE: usize = 1;
 
 /// Solver for the viscous impulses of a sub-step. Its memory is kept.
 #[derive(Clone, Debug, Default)]
@@ -36,8 +46,10 @@ pub(super) struct Viscosity {
     shear: Faces<f64>,
     /// Velocities to which the system is applied [m/s]; 0 at faces without an unknown.
     operand: Faces<f64>,
-    /// The faces whose velocities are unknown: particles reach them, and they are in no wall.
+    /// The faces of the slab whose velocities are unknown: particles reach them, and they are in no wall.
     faces: [Vec<u32>; 3],
+    /// The unknowns of each layer of the slab.
+    layers: Vec<[Range<usize>; 3]>,
     /// Mass of each unknown [kg], and its diagonal entry of the system M + dt K [kg].
     mass: Faces<f64>,
     diagonal: Faces<f64>,
@@ -88,23 +100,26 @@ impl Stress<'_> {
 }
 
 impl Viscosity {
-    /// Finds the impulses of a sub-step of `dt` [s], and puts them into `impulse` at their faces [kg m/s].
+    /// Finds the impulses of a sub-step of `dt` [s], and puts them into `impulse` at their faces [kg m/s], in
+    /// the slab and where [`depth::FORCES`] says. Collective.
     ///
     /// # Errors
-    /// The iteration does not converge. The error is the relative residual.
+    /// The iteration does not converge. The error is the relative residual, on all ranks.
     pub(super) fn find(
         &mut self,
-        (grid, parameters): (&Grid, &FlipParameters),
+        (grid, parameters, slab): (&Grid, &FlipParameters, &Slab),
         transferred: &ParticleToGrid,
         dt: f64,
         impulse: &mut Faces<f64>,
     ) -> Result<(), f64> {
-        self.set_unknowns((grid, parameters), transferred);
-        self.set_shear((grid, parameters), &transferred.cell);
+        let unknown = self.set_unknowns((grid, parameters, slab), transferred);
+        self.set_shear((grid, parameters, slab), &transferred.cell, &unknown);
         let normal = 2.0 * parameters.viscosity * grid.cell_size;
         let (strides, cell) = (grid.strides(), &transferred.cell[..]);
         self.set_diagonal((strides, cell, normal), dt);
-        let Self { shear, operand, faces, mass, diagonal } = self;
+        let Self { shear, operand, faces, layers, mass, diagonal } = self;
+        let beside = slab.halo(BESIDE);
+        let dot = |a: &Faces<f64>, b: &Faces<f64>| slab.sum_of_layers(dot(layers, a, b));
         let mut velocity =
             each(|axis| faces[axis].iter().map(|&face| operand[axis][face as usize]).collect());
         let stress = |velocity: &Faces<f64>| -> Faces<f64> {
@@ -126,6 +141,7 @@ impl Viscosity {
             }
             iterations += 1;
             put(faces, &step, operand);
+            beside.exchange(&slab.ranks, operand.each_mut().map(Vec::as_mut_slice));
             let mut product = stress(operand);
             update(&mut product, |axis, n, product| *product = mass[axis][n] * step[axis][n] + dt * *product);
             let length = square / dot(&step, &product);
@@ -137,47 +153,75 @@ impl Viscosity {
             update(&mut step, |axis, n, step| *step = scaled[axis][n] + beta * *step);
         }
         put(faces, &velocity, operand);
+        beside.exchange(&slab.ranks, operand.each_mut().map(Vec::as_mut_slice));
         let mut forces = stress(operand);
         update(&mut forces, |_, _, force| *force *= -dt);
         put(faces, &forces, impulse);
+        slab.halo(depth::FORCES).exchange(&slab.ranks, impulse.each_mut().map(Vec::as_mut_slice));
         Ok(())
     }
 
-    /// Sets the unknowns, with their masses and the velocities that particles brought.
-    fn set_unknowns(&mut self, (grid, parameters): (&Grid, &FlipParameters), transferred: &ParticleToGrid) {
-        let Self { operand, faces, mass, .. } = self;
+    /// Sets the unknowns, with their masses and the velocities that particles brought, and the velocities in the
+    /// layers beside the slab. Returns flags of the faces whose velocities are unknown to any rank.
+    fn set_unknowns(
+        &mut self,
+        (grid, parameters, slab): (&Grid, &FlipParameters, &Slab),
+        transferred: &ParticleToGrid,
+    ) -> Faces<bool> {
+        let Self { operand, faces, layers, mass, .. } = self;
+        let (own, seen) = (slab.entries(0), slab.entries(BESIDE));
+        let inside = grid.index([0; 3])..grid.index(grid.cells);
+        let inside = seen.start.max(inside.start)..seen.end.min(inside.end);
+        let mut unknown = each(|_| vec![false; grid.len()]);
         for axis in 0..3 {
             let stride = grid.strides()[axis];
-            operand[axis].clear();
             operand[axis].resize(grid.len(), 0.0);
-            let inside = grid.index([0; 3])..grid.index(grid.cells);
+            operand[axis][seen.clone()].fill(0.0);
             // Velocities of faces without fluid beside them are extrapolated later.
             let is_between = |face: usize| {
                 let sides = [face, face - stride].map(|n| transferred.cell[n]);
                 !sides.contains(&Cell::Wall)
                     && sides.iter().any(|side| matches!(side, Cell::Fluid | Cell::Spray))
             };
-            let reached = inside.into_par_iter().with_min_len(CHUNK).filter_map(|face| {
+            let reached = inside.clone().into_par_iter().with_min_len(CHUNK).filter_map(|face| {
                 let [weight, moved] = transferred.at(axis, face).map(f64::from);
-                (weight > 0.0 && is_between(face)).then_some((face as u32, weight, moved / weight))
+                (weight > 0.0 && is_between(face)).then_some((face, weight, moved / weight))
             });
-            let reached: Vec<(u32, f64, f64)> = reached.collect();
+            let reached: Vec<(usize, f64, f64)> = reached.collect();
+            for &(face, _, velocity) in &reached {
+                (operand[axis][face], unknown[axis][face]) = (velocity, true);
+            }
+            let before = |entry: usize| reached.partition_point(|of| of.0 < entry);
+            let reached = &reached[before(own.start)..before(own.end)];
             faces[axis].clear();
-            faces[axis].extend(reached.iter().map(|of| of.0));
+            faces[axis].extend(reached.iter().map(|of| of.0 as u32));
             mass[axis].clear();
             mass[axis].extend(reached.iter().map(|of| of.1 * parameters.particle_mass));
-            reached.iter().for_each(|of| operand[axis][of.0 as usize] = of.2);
         }
+        let of_layer = |layer: usize| {
+            let [start, end] = [layer, layer + 1].map(|layer| grid.begin_of_layer(layer) as u32);
+            each(|axis| {
+                let before = |entry: u32| faces[axis].partition_point(|&face| face < entry);
+                before(start)..before(end)
+            })
+        };
+        layers.clear();
+        layers.extend(slab.layers().map(of_layer));
+        unknown
     }
 
-    /// Sets the coefficients of the edges.
-    fn set_shear(&mut self, (grid, parameters): (&Grid, &FlipParameters), cell: &[Cell]) {
-        let mut unknown = each(|_| vec![false; grid.len()]);
-        for (unknown, faces) in unknown.iter_mut().zip(&self.faces) {
-            faces.iter().for_each(|&face| unknown[face as usize] = true);
-        }
+    /// Sets the coefficients of the edges of the slab and of the layer above it, from flags of the unknown faces.
+    fn set_shear(
+        &mut self,
+        (grid, parameters, slab): (&Grid, &FlipParameters, &Slab),
+        cell: &[Cell],
+        unknown: &Faces<bool>,
+    ) {
         let [i, j, k] = grid.cells;
+        let own = slab.layers();
         let inside = grid.index([0; 3])..grid.index([i, j, k]) + 1;
+        let inside = inside.start.max(grid.begin_of_layer(own.start))
+            ..inside.end.min(grid.begin_of_layer(own.end + 1));
         for along in 0..3 {
             let (a, b) = ((along + 1) % 3, (along + 2) % 3);
             let [s, t] = [a, b].map(|axis| grid.strides()[axis]);
@@ -205,7 +249,6 @@ impl Viscosity {
                 }
             };
             let shear = &mut self.shear[along];
-            shear.clear();
             shear.resize(grid.len(), 0.0);
             let first = inside.start;
             let edges = shear[inside.clone()].par_iter_mut().enumerate().with_min_len(CHUNK);
@@ -254,9 +297,13 @@ fn over(values: &Faces<f64>, diagonal: &Faces<f64>) -> Faces<f64> {
     })
 }
 
-/// The inner product, summed in a fixed order.
-fn dot(a: &Faces<f64>, b: &Faces<f64>) -> f64 {
-    each(|axis| reduce::sum(a[axis].len(), 0.0, |n| a[axis][n] * b[axis][n])).iter().sum()
+/// The inner product of the unknowns of each layer.
+fn dot(layers: &[[Range<usize>; 3]], a: &Faces<f64>, b: &Faces<f64>) -> Vec<f64> {
+    let of_axis = |(axis, unknowns): (usize, &Range<usize>)| -> f64 {
+        a[axis][unknowns.clone()].iter().zip(&b[axis][unknowns.clone()]).map(|(a, b)| a * b).sum()
+    };
+    let of_layer = |layer: &[Range<usize>; 3]| layer.iter().enumerate().map(of_axis).sum();
+    layers.par_iter().map(of_layer).collect()
 }
 
 /// Puts the values of unknowns into columns of all faces.
@@ -272,7 +319,6 @@ mod tests {
     use amalgam_particles::lanes::Width;
     use amalgam_particles::{DVec3, ParticleId, random};
 
-    use super::super::slab::Slab;
     use super::*;
     use crate::sources::Sources;
 
@@ -339,7 +385,9 @@ mod tests {
             let (grid, transferred) =
                 transfer(&parameters, |x| x.z < depth, |_| DVec3::X * acceleration * dt);
             let mut viscosity = Viscosity::default();
-            viscosity.find((&grid, &parameters), &transferred, dt, &mut none(&grid)).expect("it converges");
+            viscosity
+                .find((&grid, &parameters, &Slab::whole(grid)), &transferred, dt, &mut none(&grid))
+                .expect("it converges");
             let across = if is_film { 2.0 * depth } else { depth };
             let top = acceleration * across * across / (8.0 * nu);
             for k in 0..(depth / 0.1).round() as usize {
@@ -362,7 +410,8 @@ mod tests {
         let (grid, transferred) = transfer(&parameters, is_there, noise);
         let mut viscosity = Viscosity::default();
         let mut impulses = none(&grid);
-        viscosity.find((&grid, &parameters), &transferred, 0.01, &mut impulses).expect("it converges");
+        let settings = (&grid, &parameters, &Slab::whole(grid));
+        viscosity.find(settings, &transferred, 0.01, &mut impulses).expect("it converges");
         // Impulses of the noise, and forces of a motion that is rigid at all faces.
         let (mut momentum, mut spin, mut largest) = (DVec3::ZERO, DVec3::ZERO, 0.0f64);
         let turning = DVec3::new(1.0, -2.0, 0.5);
