@@ -12,6 +12,8 @@ use support::at_once::at_once;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Merging,
+    /// Merging grains that attract each other, by a tree if there are more than this number.
+    Attracting(usize),
     Law,
     LawWithSpin,
 }
@@ -28,7 +30,11 @@ fn rows(count: [i32; 2], spacing: f64, height: f64) -> String {
 impl Kind {
     /// The height of the heap [m] and the duration [s]: the contact law takes the coordinator long.
     fn size(self) -> (f64, f64) {
-        if self == Self::Merging { (0.6, 0.2) } else { (0.36, 0.125) }
+        if self.merges() { (0.6, 0.2) } else { (0.36, 0.125) }
+    }
+
+    fn merges(self) -> bool {
+        matches!(self, Self::Merging | Self::Attracting(_))
     }
 }
 
@@ -36,9 +42,16 @@ impl Kind {
 /// balls are pushed through it from one side to the other, and some are let go on their way.
 fn heap(kind: Kind) -> String {
     let floor = (0..80).map(|i| i.to_string()).collect::<Vec<_>>().join(", ");
-    let spin = if kind == Kind::LawWithSpin { "spin = true\n" } else { "" };
+    let more = match kind {
+        Kind::LawWithSpin => "spin = true\n".to_string(),
+        // Grains in the heap fall towards its middle with some m/s^2.
+        Kind::Attracting(direct_max) => {
+            format!("gravitational_constant = 0.01\nsoftening = 0.02\ndirect_max = {direct_max}\n")
+        }
+        Kind::Merging | Kind::Law => String::new(),
+    };
     format!(
-        "method = 'grains'\n{spin}drag = [{{ rate = 0.3, velocity = [0.5, 0.0, 0.0] }}]\n\
+        "method = 'grains'\n{more}drag = [{{ rate = 0.3, velocity = [0.5, 0.0, 0.0] }}]\n\
          [[bodies]]\ntype = 'points'\npositions = [{}]\nmass = 1.0\nradius = 0.049\npinned = [{floor}]\n\
          [[bodies]]\ntype = 'grains'\nshape = {{ type = 'box', min = [-0.28, -0.28, 0.12], max = [0.28, 0.28, {:?}] }}\n\
          rotation = {{ axis = [0.1, 0.05, 1.0], degrees = 10 }}\nspacing = 0.08\nradius = 0.039\ndensity = 800.0\n\
@@ -65,7 +78,7 @@ fn block(kind: Kind) -> String {
 
 fn scene(kind: Kind, ranks: usize) -> Scene {
     let mut scene = Scene::new(kind.size().1, 1e-3).coupling(|coupling| {
-        if kind != Kind::Merging {
+        if !kind.merges() {
             coupling.method = Some(ContactMethod::ContactLaw);
             let contact = |between: [&str; 2], friction: f64| ContactSettings {
                 between: between.map(String::from),
@@ -143,6 +156,12 @@ fn merged_heaps_do_not_depend_on_ranks() {
 }
 
 #[test]
+fn heaps_that_attract_themselves_do_not_depend_on_ranks() {
+    ranks_give_the_same_bits(Kind::Attracting(100), &[2, 5]);
+    ranks_give_the_same_bits(Kind::Attracting(1000), &[3]);
+}
+
+#[test]
 fn heaps_under_the_contact_law_do_not_depend_on_ranks() {
     ranks_give_the_same_bits(Kind::Law, &[3]);
 }
@@ -172,7 +191,9 @@ fn much_happens_in_the_first_scene() {
 /// A snapshot of three ranks goes on with any other number of them.
 #[test]
 fn snapshots_of_ranks_fit_any_number_of_them() {
-    for (kind, numbers) in [(Kind::Merging, &[1, 2, 3][..]), (Kind::LawWithSpin, &[2])] {
+    for (kind, numbers) in
+        [(Kind::Merging, &[1, 2, 3][..]), (Kind::LawWithSpin, &[2]), (Kind::Attracting(100), &[1, 4])]
+    {
         let mut simulation = connect(kind, 3);
         // Behind the first release, and not at a step at which space is cut.
         for _ in 0..103 {
@@ -190,16 +211,4 @@ fn snapshots_of_ranks_fit_any_number_of_them() {
             assert_equal(&through, &finish(restored), &format!("{kind:?} restored on {ranks} ranks"));
         });
     }
-}
-
-/// Grains that attract each other are refused.
-#[test]
-fn what_cannot_be_cut_is_refused() {
-    let cut = |section: String| {
-        let mut scene = Scene::new(0.1, 1e-3).with("heap", SolidProgram, section);
-        scene.ranks = vec![2];
-        scene.connect().err().expect("refuses").to_string()
-    };
-    let error = cut(format!("gravitational_constant = 1.0\n{}", heap(Kind::Merging)));
-    assert!(error.contains("grains that attract each other cannot be cut among ranks yet"), "{error}");
 }

@@ -2,7 +2,8 @@
 
 mod tree;
 
-use amalgam_particles::{DVec3, Particles, reduce};
+use amalgam_particles::{DVec3, ParticleId};
+use amalgam_solver_kit::{ExactSum, Ranks};
 use rayon::prelude::*;
 
 use crate::chunks::CHUNK;
@@ -40,58 +41,62 @@ impl Attraction {
     }
 }
 
-/// Accelerations of all particles by all others, and the energy of their attraction.
+/// The particles of all ranks that attract each other, in the order of their ids, which count from 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Masses<'a> {
+    /// Positions [m].
+    pub(crate) position: &'a [DVec3],
+    /// Masses [kg].
+    pub(crate) mass: &'a [f64],
+}
+
+/// Accelerations of particles by all others, and the energy of their attraction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Field {
-    /// Accelerations [m/s^2], one per particle.
+    /// Accelerations [m/s^2], one per own particle.
     pub(crate) acceleration: Vec<DVec3>,
-    /// Potential energy [J].
+    /// Potential energy of all ranks [J].
     pub(crate) energy: f64,
     attractions: Vec<Attraction>,
 }
 
 impl Field {
-    /// Computes the field at the particles' positions. Each particle sums in an order of its own that depends
-    /// on no thread.
+    /// Computes the field at the positions of `own` particles. Each particle sums in an order of its own that
+    /// depends on no thread and no rank. Collective.
     ///
     /// A direct sum conserves momentum to rounding, since the two halves of a pair differ only in sign. The
     /// tree does so only to its accuracy.
-    pub(crate) fn update(&mut self, particles: &Particles, gravity: &Gravity) {
-        let (position, mass) = (&particles.position, &particles.mass);
-        let count = position.len();
-        self.attractions.clear();
-        self.attractions.resize(count, Attraction::default());
-        if gravity.constant != 0.0 {
-            let softening = gravity.softening * gravity.softening;
-            let tree = (count > gravity.direct_max).then(|| Tree::new(position, mass));
-            self.attractions.par_iter_mut().enumerate().with_min_len(CHUNK / 8).for_each(
-                |(i, attraction)| match &tree {
-                    Some(tree) => *attraction = tree.attraction(i, gravity.opening_angle, softening),
-                    None => {
-                        let here = position[i];
-                        for (x, m) in position[..i].iter().zip(&mass[..i]) {
-                            attraction.add_mass(*x - here, *m, softening);
-                        }
-                        for (x, m) in position[i + 1..].iter().zip(&mass[i + 1..]) {
-                            attraction.add_mass(*x - here, *m, softening);
-                        }
-                    }
-                },
-            );
-        }
-        self.acceleration.clear();
-        self.acceleration
-            .extend(self.attractions.iter().map(|attraction| attraction.acceleration * gravity.constant));
-        let attractions = &self.attractions;
-        self.energy =
-            0.5 * gravity.constant * reduce::sum(count, 0.0, |i| mass[i] * attractions[i].potential);
+    pub(crate) fn update(&mut self, ranks: &Ranks, own: &[ParticleId], all: Masses<'_>, gravity: &Gravity) {
+        let Self { acceleration, energy, attractions } = self;
+        let Masses { position, mass } = all;
+        let softening = gravity.softening * gravity.softening;
+        let tree = (position.len() > gravity.direct_max).then(|| Tree::new(position, mass));
+        let attraction = |id: &ParticleId| {
+            let i = id.0 as usize;
+            if let Some(tree) = &tree {
+                return tree.attraction(i, gravity.opening_angle, softening);
+            }
+            let (here, mut attraction) = (position[i], Attraction::default());
+            for (x, m) in position[..i].iter().zip(&mass[..i]) {
+                attraction.add_mass(*x - here, *m, softening);
+            }
+            for (x, m) in position[i + 1..].iter().zip(&mass[i + 1..]) {
+                attraction.add_mass(*x - here, *m, softening);
+            }
+            attraction
+        };
+        own.par_iter().with_min_len(CHUNK / 8).map(attraction).collect_into_vec(attractions);
+        acceleration.clear();
+        acceleration.extend(attractions.iter().map(|attraction| attraction.acceleration * gravity.constant));
+        let potential = own.iter().zip(&*attractions).map(|(id, of)| mass[id.0 as usize] * of.potential);
+        *energy = 0.5 * gravity.constant * ranks.exact_sum(&potential.collect::<ExactSum>());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use amalgam_particles::{ParticleId, random};
+    use amalgam_particles::{Particles, random};
 
     fn cloud(count: usize) -> Particles {
         let mut particles = Particles::default();
@@ -106,6 +111,11 @@ mod tests {
         particles
     }
 
+    fn update(field: &mut Field, particles: &Particles, gravity: &Gravity) {
+        let all = Masses { position: &particles.position, mass: &particles.mass };
+        field.update(&Ranks::alone(), &particles.id, all, gravity);
+    }
+
     const GRAVITY: Gravity =
         Gravity { constant: 2.0, softening: 0.0, direct_max: usize::MAX, opening_angle: 0.5 };
 
@@ -114,7 +124,7 @@ mod tests {
         let mut particles = cloud(300);
         let mut field = Field::default();
         let gravity = Gravity { softening: 0.01, ..GRAVITY };
-        field.update(&particles, &gravity);
+        update(&mut field, &particles, &gravity);
         let force = |i: usize| field.acceleration[i] * particles.mass[i];
         let (sum, scale) =
             (0..300).fold((DVec3::ZERO, 0.0), |(s, n), i| (s + force(i), n + force(i).length()));
@@ -123,7 +133,7 @@ mod tests {
         let mut energy = |y: f64| {
             particles.position[17].y += y;
             let mut field = Field::default();
-            field.update(&particles, &gravity);
+            update(&mut field, &particles, &gravity);
             particles.position[17].y -= y;
             field.energy
         };
@@ -136,11 +146,11 @@ mod tests {
     fn the_tree_agrees_with_the_direct_sum() {
         let particles = cloud(6000);
         let (mut direct, mut tree) = (Field::default(), Field::default());
-        direct.update(&particles, &GRAVITY);
+        update(&mut direct, &particles, &GRAVITY);
         for (opening_angle, root_mean_square, most) in
             [(0.0, 1e-14, 1e-11), (0.25, 2e-4, 4e-3), (0.5, 2e-3, 4e-2)]
         {
-            tree.update(&particles, &Gravity { direct_max: 0, opening_angle, ..GRAVITY });
+            update(&mut tree, &particles, &Gravity { direct_max: 0, opening_angle, ..GRAVITY });
             let errors =
                 direct.acceleration.iter().zip(&tree.acceleration).map(|(a, b)| a.distance(*b) / a.length());
             let errors: Vec<f64> = errors.collect();
@@ -159,7 +169,7 @@ mod tests {
             let bits = [1, 2, 3].map(|threads| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("pool");
                 let mut field = Field::default();
-                pool.install(|| field.update(&particles, &Gravity { direct_max, ..GRAVITY }));
+                pool.install(|| update(&mut field, &particles, &Gravity { direct_max, ..GRAVITY }));
                 let numbers = field.acceleration.iter().flat_map(|a| a.to_array());
                 numbers.chain([field.energy]).map(f64::to_bits).collect::<Vec<u64>>()
             });
@@ -175,8 +185,8 @@ mod tests {
         }
         let gravity = Gravity { softening: 0.1, direct_max: 0, opening_angle: 0.0, ..GRAVITY };
         let (mut tree, mut direct) = (Field::default(), Field::default());
-        tree.update(&particles, &gravity);
-        direct.update(&particles, &Gravity { direct_max: 100, ..gravity });
+        update(&mut tree, &particles, &gravity);
+        update(&mut direct, &particles, &Gravity { direct_max: 100, ..gravity });
         assert!((tree.energy / direct.energy - 1.0).abs() < 1e-13);
     }
 }

@@ -1,11 +1,13 @@
 //! Grains cut among ranks: which grains each rank has, and columns of all of them.
 //!
-//! Space is cut into boxes of whole cells, one per rank, so that each has about as many grains. Nothing is
-//! computed across borders, but contacts between grains, and the kit finds those wherever grains are: so
+//! Space is cut into boxes of whole cells, one per rank, so that each has about as many grains. Contacts
+//! between grains are found by the kit wherever grains are, and attraction needs all of them everywhere. So
 //! grains need not change ranks as soon as they leave their box.
 
 use amalgam_particles::{DVec3, ParticleId, Particles};
 use amalgam_solver_kit::{Decomposition, Moves, Ranks};
+
+use crate::grains::gravity::Masses;
 
 /// Edge of a cell, in largest diameters of grains.
 const DIAMETERS: f64 = 4.0;
@@ -20,6 +22,8 @@ pub(super) struct Share {
     cell: f64,
     /// Grains of all ranks. Their ids are the numbers below.
     count: usize,
+    /// Masses of the grains of all ranks [kg], by id, if there are several ranks.
+    mass: Vec<f64>,
     /// Steps committed since space was first cut.
     steps: u64,
 }
@@ -31,10 +35,11 @@ impl Share {
         Self { cell: DIAMETERS * 2.0 * radius, count: particles.len(), ..Self::default() }
     }
 
-    /// Shares the grains among ranks, and says which of them this rank has at first. They are then wherever
-    /// [`Self::moves`] puts them.
-    pub(super) fn begin(&mut self, ranks: &Ranks) -> Vec<u32> {
+    /// Shares all these grains among ranks, and says which of them this rank has at first. They are then
+    /// wherever [`Self::moves`] puts them.
+    pub(super) fn begin(&mut self, ranks: &Ranks, particles: &Particles) -> Vec<u32> {
         self.ranks = ranks.clone();
+        self.mass.clone_from(&particles.mass);
         (ranks.rank() as u32..self.count as u32).step_by(ranks.size()).collect()
     }
 
@@ -53,11 +58,16 @@ impl Share {
         Moves::new(&self.ranks, &owners)
     }
 
-    /// Moves grains to their new ranks; `spin` is a column, if they turn. Collective.
-    pub(super) fn apply(&self, moves: &Moves, particles: &mut Particles, spin: Option<&mut Vec<DVec3>>) {
+    /// Moves grains to their new ranks, with their values in `others`. Collective.
+    pub(super) fn apply<'a>(
+        &self,
+        moves: &Moves,
+        particles: &'a mut Particles,
+        others: impl IntoIterator<Item = &'a mut Vec<DVec3>>,
+    ) {
         let Particles { id, position, velocity, mass, radius, immovable } = particles;
         moves.apply(&self.ranks, id);
-        [position, velocity].into_iter().chain(spin).for_each(|column| moves.apply(&self.ranks, column));
+        [position, velocity].into_iter().chain(others).for_each(|column| moves.apply(&self.ranks, column));
         [mass, radius].into_iter().for_each(|column| moves.apply(&self.ranks, column));
         let mut held: Vec<u8> = immovable.iter().map(|&held| u8::from(held)).collect();
         moves.apply(&self.ranks, &mut held);
@@ -67,6 +77,16 @@ impl Share {
     /// The number of grains of all ranks.
     pub(super) fn count(&self) -> usize {
         self.count
+    }
+
+    /// Calls `use_all` with the positions and masses of all ranks. Collective.
+    pub(super) fn with_all<T>(&self, own: &Particles, use_all: impl FnOnce(Masses<'_>) -> T) -> T {
+        if self.ranks.is_alone() {
+            return use_all(Masses { position: &own.position, mass: &own.mass });
+        }
+        let positions = own.id.iter().map(|id| id.0 as usize).zip(own.position.iter().copied());
+        let position = self.ranks.shared(self.count, positions);
+        use_all(Masses { position: &position, mass: &self.mass })
     }
 
     /// A column of all ranks in the order of ids, at the first rank; nothing at others. Collective.

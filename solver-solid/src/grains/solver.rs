@@ -69,9 +69,15 @@ impl GrainSolver {
         Ok(solver)
     }
 
+    /// Finds the field where the grains are. Collective.
     fn feel(&mut self) {
-        let (particles, gravity, field) = (&self.particles, &self.gravity, &mut self.field);
-        rayon::scope(|_| field.update(particles, gravity));
+        let Self { particles, share, gravity, field, .. } = self;
+        if gravity.constant == 0.0 {
+            field.acceleration.clear();
+            field.acceleration.resize(particles.len(), DVec3::ZERO);
+            return;
+        }
+        share.with_all(particles, |all| field.update(&share.ranks, &particles.id, all, gravity));
     }
 
     /// Moment of inertia of a grain about its middle [kg m^2]: that of a ball, or in a plane that of a disc.
@@ -111,9 +117,9 @@ impl GrainSolver {
         if moves.is_empty() {
             return None;
         }
-        self.share.apply(&moves, &mut self.particles, self.turns.then_some(&mut self.spin));
+        let others = self.turns.then_some(&mut self.spin).into_iter().chain([&mut self.field.acceleration]);
+        self.share.apply(&moves, &mut self.particles, others);
         self.motion.follow(&self.particles.id);
-        self.feel();
         Some(moves)
     }
 
@@ -187,7 +193,7 @@ impl Solver for GrainSolver {
     }
 
     fn begin(&mut self) -> Result<(), SolverError> {
-        self.check_acceleration()
+        agreed(&self.share.ranks, self.check_acceleration())
     }
 
     fn integrate(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
@@ -249,20 +255,13 @@ impl Solver for GrainSolver {
     }
 
     fn share(&mut self, ranks: &Ranks) -> Result<(), SolverError> {
-        if self.gravity.constant != 0.0 {
-            return Err(SolverError(
-                "grains that attract each other cannot be cut among ranks yet: run them as one, with more threads"
-                    .into(),
-            ));
-        }
         self.motion.share(ranks, &self.particles.id);
-        let own = self.share.begin(ranks);
+        let own = self.share.begin(ranks, &self.particles);
         self.particles.reorder(&own);
-        if self.turns {
-            self.spin = own.iter().map(|&i| self.spin[i as usize]).collect();
+        for column in self.turns.then_some(&mut self.spin).into_iter().chain([&mut self.field.acceleration]) {
+            *column = own.iter().map(|&i| column[i as usize]).collect();
         }
         self.motion.follow(&self.particles.id);
-        self.feel();
         self.deal();
         Ok(())
     }
