@@ -171,3 +171,75 @@ fn a_cloth_of_four_ranks_goes_on_with_others() {
 fn a_broken_plate_of_four_ranks_goes_on_with_others() {
     assert_goes_on(PLATE, "plate", 15);
 }
+
+/// Rigid bodies that fall onto each other, onto one that a script turns and onto a grain: ranks have parts of
+/// each.
+const BODIES: &str = "
+[scene]
+name = 'bodies'
+[domain]
+min = [-0.5, -0.5, -0.2]
+max = [0.5, 0.5, 0.8]
+[time]
+duration = 0.3
+frame_interval = 0.1
+dt_max = 2e-3
+[coupling]
+method = 'contact-law'
+[[coupling.contact]]
+between = ['bodies', 'bodies']
+friction = 0.4
+[[participants]]
+name = 'bodies'
+solver = 'solid'
+[participants.settings]
+method = 'rigid'
+[[participants.settings.bodies]]
+type = 'rigid'
+spacing = 0.03
+density = 900.0
+shape = { type = 'torus', center = [0.0, 0.02, 0.28], axis = [0.3, 0.0, 1.0], radius = 0.09, tube_radius = 0.035 }
+velocity = [0.0, 0.0, -1.0]
+[[participants.settings.bodies]]
+type = 'rigid'
+spacing = 0.03
+density = 600.0
+shape = { type = 'box', min = [-0.15, -0.15, 0.0], max = [0.15, 0.15, 0.06] }
+pinned = 'all'
+scripted = [{ part = 'all', angular_velocity = [0.0, 0.0, 6.0], center = [0.0, 0.0, 0.0], until = 0.2 }]
+[[participants.settings.bodies]]
+type = 'rigid'
+spacing = 0.03
+density = 900.0
+shape = { type = 'cylinder', center = [0.02, 0.0, 0.14], axis = [1.0, 0.4, 0.1], radius = 0.05, height = 0.2 }
+angular_velocity = [2.0, 0.0, 1.0]
+[[participants]]
+name = 'grain'
+solver = 'solid'
+[participants.settings]
+method = 'grains'
+[[participants.settings.bodies]]
+type = 'points'
+positions = [[0.0, 0.1, 0.1]]
+mass = 0.1
+radius = 0.03
+[[probes]]
+name = 'turn'
+quantity = 'angular_momentum'
+[[probes]]
+name = 'energy'
+quantity = 'energy'
+[output.surfaces.bodies]
+";
+
+#[test]
+fn rigid_bodies_are_the_same_on_any_number_of_ranks() {
+    let ([_, contacts], files) = assert_same_on_ranks(BODIES, &[], "bodies", &[2, 3, 5, 8]);
+    assert!(contacts["active_mean"].as_f64() > Some(2.0), "{contacts}");
+    assert!(files.len() > 4, "{:?}", files.keys());
+}
+
+#[test]
+fn rigid_bodies_of_four_ranks_go_on_with_others() {
+    assert_goes_on(BODIES, "bodies", 80);
+}

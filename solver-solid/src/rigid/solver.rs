@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use amalgam_particles::{Body, DVec3, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Integration, Report, Request, SectionError, SnapshotReader, SnapshotWriter, Solver, SolverError,
-    World,
+    Answer, Integration, Ranks, Report, Request, SectionError, SnapshotReader, SnapshotWriter, Solver,
+    SolverError, World,
 };
 use glam::{DMat3, DQuat};
 use nalgebra::{Matrix3, SymmetricEigen};
@@ -21,13 +21,17 @@ const FALL: f64 = 0.25;
 /// A rigid body that is free to move.
 #[derive(Clone, Debug, PartialEq)]
 struct RigidBody {
+    /// Its particles on this rank.
     particles: Range<usize>,
+    /// Mass of the whole body [kg].
     mass: f64,
+    /// Moments of inertia of all its particles about their own middles [kg m^2].
+    own: f64,
     /// Centre of mass [m].
     centre: DVec3,
     velocity: DVec3,
     rotation: Rotation,
-    /// Vectors from the centre of mass to each particle, along the principal axes [m].
+    /// Vectors from the centre of mass to each particle on this rank, along the principal axes [m].
     offsets: Vec<DVec3>,
 }
 
@@ -51,7 +55,20 @@ impl RigidBody {
         let offsets = of().map(|i| turned_back * (all.position[i] - centre)).collect();
         let mut rotation = Rotation { moments, orientation, momentum: DVec3::ZERO };
         rotation.set_spin(spin);
-        Self { particles: of(), mass, centre, velocity, rotation, offsets }
+        let own = of().map(|i| own[i]).sum();
+        Self { particles: of(), mass, own, centre, velocity, rotation, offsets }
+    }
+
+    /// Keeps the particles in `run`, which are then stored from 0 on.
+    fn keep(&mut self, run: &Range<usize>) {
+        let Range { start, end } = self.particles;
+        let kept = start.max(run.start)..end.min(run.end);
+        if kept.is_empty() {
+            (self.particles, self.offsets) = (0..0, Vec::new());
+            return;
+        }
+        self.offsets = self.offsets[kept.start - start..kept.end - start].to_vec();
+        self.particles = kept.start - run.start..kept.end - run.start;
     }
 
     /// Puts the particles where they are on the body.
@@ -78,6 +95,9 @@ fn principal_axes(inertia: DMat3) -> (DVec3, DQuat) {
 
 /// Rigid bodies. A step is symplectic Euler for the centres, and the free rotation about them with the
 /// angular momentum that contacts leave.
+///
+/// Ranks cut the particles into runs in the order of ids, wherever bodies begin. Each rank moves all bodies,
+/// which are few beside their particles, and places the particles that it has.
 pub struct RigidSolver {
     particles: Particles,
     motion: Motion,
@@ -85,12 +105,17 @@ pub struct RigidSolver {
     gravity: DVec3,
     self_collision: bool,
     bodies: Vec<RigidBody>,
-    /// The number of each particle's body in the section.
-    body_of: Vec<u32>,
+    /// Id of the first particle of each body in the section.
+    first: Vec<ParticleId>,
     /// The free body of each particle, or [`HELD`].
     free: Vec<u32>,
-    /// Moment of inertia of each particle about its middle [kg m^2].
-    own: Vec<f64>,
+    /// The free body that each group of the last stage is.
+    body_of_group: Vec<u32>,
+    /// Number of particles of all ranks.
+    count: usize,
+    /// The smallest radius of all ranks' particles [m].
+    radius_min: f64,
+    ranks: Ranks,
 }
 
 const HELD: u32 = u32::MAX;
@@ -106,32 +131,63 @@ impl RigidSolver {
         let motion = Motion::new(std::mem::take(&mut layout.scripts), &layout.held_until, &mut particles);
         let own: Vec<f64> =
             layout.lever.iter().zip(&particles.mass).map(|(lever, mass)| mass * lever * lever).collect();
-        let (mut body_of, mut free) = (vec![0; particles.len()], vec![HELD; particles.len()]);
+        let mut free = vec![HELD; particles.len()];
         let mut bodies = Vec::new();
-        for (number, range) in layout.bodies.iter().enumerate() {
-            body_of[range.clone()].fill(number as u32);
+        for range in &layout.bodies {
             if !particles.immovable[range.start] {
                 free[range.clone()].fill(bodies.len() as u32);
                 bodies.push(RigidBody::new(&particles, range.clone(), &own, layout.spin[range.start]));
             }
         }
         bodies.iter().for_each(|body| body.place(&mut particles));
-        let (triangles, gravity) = (layout.triangles, world.gravity);
-        Ok(Self { particles, motion, triangles, gravity, self_collision, bodies, body_of, free, own })
+        let first = layout.bodies.iter().map(|range| particles.id[range.start]).collect();
+        Ok(Self {
+            motion,
+            triangles: layout.triangles,
+            gravity: world.gravity,
+            self_collision,
+            bodies,
+            first,
+            free,
+            body_of_group: Vec::new(),
+            count: particles.len(),
+            radius_min: particles.radius.iter().copied().fold(f64::INFINITY, f64::min),
+            ranks: Ranks::alone(),
+            particles,
+        })
     }
 
-    fn body_of_group(&self, request: &Request<'_>, group: usize) -> Option<&RigidBody> {
-        let first = request.groups.members(group)[0];
-        self.bodies.get(self.free[first as usize] as usize)
+    /// Id of the first particle of the body that holds a particle.
+    fn body_of(&self, id: ParticleId) -> ParticleId {
+        self.first[self.first.partition_point(|&first| first <= id) - 1]
     }
 
-    /// Angular momentum [kg m^2/s] and kinetic energy [J] of the particles about their own middles.
+    /// Finds the free body that each group is. Collective.
+    fn find_groups(&mut self, request: &Request<'_>) -> Result<(), SolverError> {
+        let free = |group: usize| match request.groups.members(group).first() {
+            Some(&member) => f64::from(self.free[member as usize]),
+            None => f64::NEG_INFINITY,
+        };
+        let mut bodies: Vec<f64> = (0..request.groups.len()).map(free).collect();
+        self.ranks.max(&mut bodies);
+        self.body_of_group = bodies.iter().map(|&body| body as u32).collect();
+        match self.body_of_group.iter().position(|&body| body == HELD) {
+            Some(group) => Err(SolverError(format!("group {group} is a body, but this body is held"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Angular momentum [kg m^2/s] and kinetic energy [J] of all particles about their own middles.
     fn own_spin(&self) -> (DVec3, f64) {
         self.bodies.iter().fold((DVec3::ZERO, 0.0), |(momentum, energy), body| {
-            let own: f64 = body.particles.clone().map(|i| self.own[i]).sum();
-            let spin = body.rotation.spin();
+            let (own, spin) = (body.own, body.rotation.spin());
             (momentum + spin * own, energy + 0.5 * own * spin.length_squared())
         })
+    }
+
+    /// A column of all ranks at the first rank; nothing at others. Collective.
+    fn whole(&self, own: &[DVec3]) -> Vec<DVec3> {
+        self.ranks.gather(own.to_vec()).map(|columns| columns.concat()).unwrap_or_default()
     }
 }
 
@@ -145,17 +201,15 @@ impl Solver for RigidSolver {
     }
 
     fn bodies(&self) -> Option<Vec<ParticleId>> {
-        let mut first = Vec::new();
-        for (&id, &body) in self.particles.id.iter().zip(&self.body_of) {
-            if body as usize == first.len() {
-                first.push(id);
-            }
-        }
-        Some(self.body_of.iter().map(|&body| first[body as usize]).collect())
+        Some(self.particles.id.iter().map(|&id| self.body_of(id)).collect())
     }
 
     fn joined(&self, a: u32, b: u32) -> bool {
-        self.body_of[a as usize] == self.body_of[b as usize]
+        self.joined_across(a, self.particles.id[b as usize])
+    }
+
+    fn joined_across(&self, a: u32, b: ParticleId) -> bool {
+        self.body_of(self.particles.id[a as usize]) == self.body_of(b)
     }
 
     fn self_colliding(&self) -> bool {
@@ -167,8 +221,7 @@ impl Solver for RigidSolver {
     }
 
     fn stable_dt(&self) -> f64 {
-        let radius = self.particles.radius.iter().copied().fold(f64::INFINITY, f64::min);
-        (FALL * radius / self.gravity.length()).sqrt()
+        (FALL * self.radius_min / self.gravity.length()).sqrt()
     }
 
     fn integrate(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
@@ -177,19 +230,19 @@ impl Solver for RigidSolver {
         for body in &self.bodies {
             answer.velocity[body.particles.clone()].iter_mut().for_each(|velocity| *velocity += change);
         }
-        for group in 0..request.groups.len() {
-            let body = self.body_of_group(request, group).ok_or_else(|| {
-                let id = self.particles.id[request.groups.members(group)[0] as usize];
-                SolverError(format!("particle {id} is in a group, but its body is held"))
-            })?;
+        self.find_groups(request)?;
+        for (group, &body) in self.body_of_group.iter().enumerate() {
+            let body = &self.bodies[body as usize];
             answer.momentum[group] = change * body.mass;
-            answer.bodies.push(Body {
-                mass: body.mass,
-                inertia: body.rotation.inertia(),
-                centre: body.centre,
-                velocity: body.velocity + change,
-                spin: body.rotation.spin(),
-            });
+            if self.ranks.is_first() {
+                answer.bodies.push(Body {
+                    mass: body.mass,
+                    inertia: body.rotation.inertia(),
+                    centre: body.centre,
+                    velocity: body.velocity + change,
+                    spin: body.rotation.spin(),
+                });
+            }
         }
         check_finite(&self.particles, &answer.velocity, "velocity")
     }
@@ -198,8 +251,8 @@ impl Solver for RigidSolver {
         for body in &mut self.bodies {
             body.velocity += self.gravity * end.dt;
         }
-        for (group, (&velocity, &spin)) in end.group_velocity.iter().zip(end.group_spin).enumerate() {
-            let body = self.free[end.groups.members(group)[0] as usize];
+        let moved = end.group_velocity.iter().zip(end.group_spin);
+        for (&body, (&velocity, &spin)) in self.body_of_group.iter().zip(moved) {
             let body = &mut self.bodies[body as usize];
             body.velocity = velocity;
             body.rotation.set_spin(spin);
@@ -225,12 +278,25 @@ impl Solver for RigidSolver {
         })
     }
 
+    fn share(&mut self, ranks: &Ranks) -> Result<(), SolverError> {
+        self.ranks = ranks.clone();
+        self.motion.share(ranks, &self.particles.id);
+        let begin = |rank: usize| self.count * rank / ranks.size();
+        let run = begin(ranks.rank())..begin(ranks.rank() + 1);
+        let own: Vec<u32> = run.clone().map(|i| i as u32).collect();
+        self.particles.reorder(&own);
+        self.free = self.free[run.clone()].to_vec();
+        self.bodies.iter_mut().for_each(|body| body.keep(&run));
+        self.motion.follow(&self.particles.id);
+        Ok(())
+    }
+
     fn save(&self) -> Result<Vec<u8>, SolverError> {
         let mut writer = SnapshotWriter::new(SNAPSHOT_HEADER);
-        writer.integer(self.particles.len() as u64);
+        writer.integer(self.count as u64);
         writer.integer(self.bodies.len() as u64);
-        writer.vectors(&self.particles.position);
-        writer.vectors(&self.particles.velocity);
+        writer.vectors(&self.whole(&self.particles.position));
+        writer.vectors(&self.whole(&self.particles.velocity));
         for body in &self.bodies {
             writer.vectors(&[body.centre, body.velocity]);
             writer.numbers(body.rotation.orientation.to_array());
@@ -242,10 +308,12 @@ impl Solver for RigidSolver {
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), SolverError> {
         let mut reader = SnapshotReader::new(SNAPSHOT_HEADER, "the rigid solver", snapshot)?;
-        reader.expect(self.particles.len(), "particles")?;
+        reader.expect(self.count, "particles")?;
         reader.expect(self.bodies.len(), "free bodies")?;
-        for column in [&mut self.particles.position, &mut self.particles.velocity] {
-            *column = reader.vectors(column.len() as u64)?;
+        let Particles { id, position, velocity, .. } = &mut self.particles;
+        for column in [position, velocity] {
+            let whole = reader.vectors(self.count as u64)?;
+            *column = id.iter().map(|id| whole[id.0 as usize]).collect();
         }
         for body in &mut self.bodies {
             let [centre, velocity] = [reader.array()?, reader.array()?].map(DVec3::from_array);
