@@ -42,8 +42,11 @@ pub fn plan(args: &PlanArgs) -> Result<(), CommandError> {
         say(format_args!("  {factor:.3e} times as many particles, contacts by the power of two thirds"))?;
     }
     for load in &loads {
-        let cut =
-            if load.halo.is_some() { "cut among ranks" } else { "on one node: its method cannot be cut yet" };
+        let cut = if load.halo.is_some() {
+            "cut among ranks"
+        } else {
+            "on one node: nothing is known of a cut of its method"
+        };
         say(format_args!(
             "  {}: {:.3e} particles, {:.0} ns per particle and step on one core, {cut}",
             load.name,

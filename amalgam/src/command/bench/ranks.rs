@@ -140,8 +140,8 @@ pub fn measure(quick: bool, threads: usize) -> Result<Vec<Measurement>, CommandE
             1e-3 * sent(|sent| sent.bytes),
             sent(|sent| sent.collectives),
             model.ghosts,
-            model.neighbours * SPH.bytes.len() as f64,
-            1e-3 * model.ghosts * SPH.bytes.iter().sum::<f64>(),
+            model.neighbours * SPH.messages,
+            1e-3 * model.ghosts * SPH.bytes,
             SPH.collectives
         ))?;
     }
@@ -173,7 +173,7 @@ mod tests {
             assert!((ghosts - model.ghosts).abs() <= 0.2 * model.ghosts, "{size} ranks: {ghosts} {model:?}");
             // Particles may change ranks in the step. Planes of real cuts lie between whole cells, so that
             // corners may not meet.
-            let expected = model.neighbours * SPH.bytes.len() as f64;
+            let expected = model.neighbours * SPH.messages;
             assert!(
                 (0.8 * expected..=1.5 * expected).contains(&messages),
                 "{size} ranks: {messages} {model:?}"

@@ -4,7 +4,7 @@ use std::{fmt, path::Path, time::Duration};
 
 use serde::Deserialize;
 
-use super::model::{Coordinator, Halo, Load};
+use super::model::{Coordinator, Cut, Halo, Load};
 use crate::{
     cli::Reach,
     command::check::start,
@@ -27,10 +27,38 @@ const SOLID: f64 = 610.0;
 
 /// Exchanges of SPH in a step: ghosts with place and velocity, then their pressure and volume. Ghosts reach
 /// as far as a cell, two spacings by default.
-pub(crate) const SPH: Halo = Halo { depth: 2.0, bytes: &[48.0, 8.0], collectives: 7.0 };
+pub(crate) const SPH: Halo =
+    Halo { cut: Cut::Boxes, depth: 2.0, messages: 2.0, bytes: 56.0, collectives: 7.0, everywhere: 0.0 };
 /// Exchanges of grains in a step, for contacts among them: ghosts with place and radius, then their speeds.
 /// Ghosts reach as far as a list of contacts, a radius beyond touching.
-const GRAINS: Halo = Halo { depth: 1.5, bytes: &[48.0, 8.0], collectives: 6.0 };
+const GRAINS: Halo = Halo { depth: 1.5, collectives: 6.0, ..SPH };
+/// Bytes of a grain that attracts others, with its part of the tree, on every rank. One of the collectives
+/// carries all places.
+const ATTRACTING: f64 = 130.0;
+/// Exchanges of FLIP in a pass of eight iterations of its pressure, with 8 particles per cell: four layers of
+/// cells, in many messages. Every rank has arrays for the whole grid.
+const FLIP: Halo = Halo {
+    cut: Cut::Slabs(3, 4.0),
+    depth: 8.0,
+    messages: 220.0,
+    bytes: 31.0,
+    collectives: 50.0,
+    everywhere: 38.0,
+};
+/// Exchanges of springs in an iteration of a solve, one message. Collectives are of a number per chunk.
+const SPRINGS: Halo = Halo {
+    cut: Cut::Slabs(3, 1.0),
+    depth: 1.0,
+    messages: 1.1,
+    bytes: 26.0,
+    collectives: 2.2,
+    everywhere: 0.0,
+};
+/// The same of bonds, with a horizon of three spacings and their layout on every rank.
+const BONDS: Halo = Halo { depth: 3.0, everywhere: 230.0, ..SPRINGS };
+/// Core time per particle [s] of a pass of FLIP, and of an iteration of springs and of bonds, as the examples
+/// `flip_ranks` and `sheet_ranks`, and `bond_speed`, print it. A step has as many passes as its time says.
+const PASSES: [f64; 3] = [110e-9, 18e-9, 60e-9];
 
 /// The entries of `summary.json` that the model starts from.
 #[derive(Debug, Deserialize)]
@@ -78,8 +106,52 @@ pub(super) struct Basis {
     /// Threads that the solvers shared.
     threads: usize,
     measured: Measured,
-    /// Method of each participant, if its section names one.
-    methods: Vec<String>,
+    /// What the section of each participant says of its cut.
+    sections: Vec<Section>,
+}
+
+/// The keys of a participant's section on which its cut depends.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Section {
+    method: String,
+    gravitational_constant: f64,
+    bodies: Vec<Kind>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Kind {
+    r#type: String,
+}
+
+impl Section {
+    /// The exchanges in a step that takes so much core time per particle [s]; none of a method that is not
+    /// known.
+    fn halo(&self, work: f64) -> Option<Halo> {
+        let passes = |of: Halo, each: f64| {
+            let count = (work / each).max(1.0);
+            let Halo { messages, bytes, collectives, .. } = of;
+            Halo { messages: count * messages, bytes: count * bytes, collectives: count * collectives, ..of }
+        };
+        let [flip, springs, bonds] = PASSES;
+        let sheets = !self.bodies.is_empty() && self.bodies.iter().all(|body| body.r#type == "sheet");
+        let cut = if sheets { Cut::Slabs(2, 1.0) } else { SPRINGS.cut };
+        match self.method.as_str() {
+            "sph" => Some(SPH),
+            "grains" if self.gravitational_constant != 0.0 => Some(Halo { everywhere: ATTRACTING, ..GRAINS }),
+            "grains" | "rigid" => Some(GRAINS),
+            "flip" => Some(passes(FLIP, flip)),
+            "mass-spring" => Some(passes(Halo { cut, ..SPRINGS }, springs)),
+            "peridynamics" => Some(passes(BONDS, bonds)),
+            _ => None,
+        }
+    }
+
+    /// Memory per particle [bytes].
+    fn memory(&self) -> f64 {
+        if matches!(self.method.as_str(), "sph" | "grains" | "rigid") { FLUID } else { SOLID }
+    }
 }
 
 impl fmt::Display for Basis {
@@ -144,18 +216,17 @@ impl Basis {
     }
 
     fn new(source: String, scene: &Scene, measured: Measured) -> Self {
-        #[derive(Deserialize)]
-        struct Named {
-            method: String,
-        }
-        let method = |name: &String| {
+        let section = |name: &String| {
             let part = scene.participants.iter().find(|part| part.name == *name)?;
-            let named = toml::from_str::<Named>(&part.section).ok().map(|section| section.method);
-            named.or_else(|| (part.solver == "fluid").then(|| "sph".to_string()))
+            let mut section: Section = toml::from_str(&part.section).ok()?;
+            if section.method.is_empty() && part.solver == "fluid" {
+                section.method = "sph".into();
+            }
+            Some(section)
         };
-        let methods =
-            measured.participants.iter().map(|part| method(&part.name).unwrap_or_default()).collect();
-        Self { source, threads: rayon::current_num_threads(), measured, methods }
+        let sections =
+            measured.participants.iter().map(|part| section(&part.name).unwrap_or_default()).collect();
+        Self { source, threads: rayon::current_num_threads(), measured, sections }
     }
 
     /// Number of particles of all participants.
@@ -165,21 +236,17 @@ impl Basis {
 
     /// Work of each participant in a step, of `factor` times as many particles.
     pub(super) fn loads(&self, factor: f64) -> Vec<Load> {
-        let load = |(part, method): (&MeasuredParticipant, &String)| {
-            let (halo, memory) = match method.as_str() {
-                "sph" => (Some(SPH), FLUID),
-                "grains" => (Some(GRAINS), FLUID),
-                _ => (None, SOLID),
-            };
+        let load = |(part, section): (&MeasuredParticipant, &Section)| {
+            let work = part.solver_s * self.threads as f64 / self.measured.steps as f64;
             Load {
                 name: part.name.clone(),
                 particles: factor * part.particles as f64,
-                work: factor * part.solver_s * self.threads as f64 / self.measured.steps as f64,
-                memory,
-                halo,
+                work: factor * work,
+                memory: section.memory(),
+                halo: section.halo(work / part.particles as f64),
             }
         };
-        self.measured.participants.iter().zip(&self.methods).map(load).collect()
+        self.measured.participants.iter().zip(&self.sections).map(load).collect()
     }
 
     /// The coordinator's part of a step, with `factor` times as many contacts.

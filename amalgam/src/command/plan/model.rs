@@ -1,9 +1,9 @@
 //! Model of a step on many ranks: work, memory, messages and time.
 //!
-//! Particles of a participant that is cut fill a cube, which bisections divide among ranks into boxes, as
-//! ranks do. A rank computes its own particles and receives those of others within reach of its box, its
-//! ghosts. Participants that are not cut have a node for themselves. The coordinator is one thread. Constants
-//! are those that `amalgam bench ranks` prints.
+//! Particles of a participant that is cut fill a cube, or a square if they are sheets. Bisections divide it among
+//! ranks into boxes, or planes into slabs, as ranks do. A rank computes its own particles and receives those of
+//! others within reach of its part, its ghosts. Participants that are not cut have a node for themselves. The
+//! coordinator is one thread. Constants are those that `amalgam bench ranks` prints.
 
 use serde::Serialize;
 
@@ -53,15 +53,59 @@ pub struct Cluster {
     pub network: Network,
 }
 
+/// The parts into which particles are cut.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cut {
+    /// Boxes of a cube.
+    Boxes,
+    /// Slabs of a cube, or strips of a square: the number of dimensions, and the thickness of the thinnest slab
+    /// [spacings].
+    Slabs(i32, f64),
+}
+
 /// Exchanges between the ranks of a participant that is cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Halo {
-    /// Distance up to which a rank sees particles beyond its box, in spacings of particles.
+    /// The parts of ranks.
+    pub cut: Cut,
+    /// Distance up to which a rank sees particles beyond its part, in spacings of particles.
     pub depth: f64,
-    /// Bytes of a ghost in each exchange of a step.
-    pub bytes: &'static [f64],
+    /// Messages to each neighbour in a step.
+    pub messages: f64,
+    /// Bytes of a ghost in all messages of a step.
+    pub bytes: f64,
     /// Sums and maxima over all ranks in a step.
     pub collectives: f64,
+    /// Bytes per particle of the whole participant that every rank keeps.
+    pub everywhere: f64,
+}
+
+impl Halo {
+    /// Ranks that get a part, of so many.
+    fn used(&self, particles: f64, ranks: usize) -> usize {
+        match self.cut {
+            Cut::Boxes => ranks,
+            Cut::Slabs(dimensions, thinnest) => {
+                let most = particles.powf(1.0 / f64::from(dimensions)) / thinnest;
+                ranks.min(most.max(1.0) as usize)
+            }
+        }
+    }
+
+    /// The boundaries among ranks that all have a part.
+    pub fn boundary(&self, particles: f64, ranks: usize) -> Boundary {
+        match self.cut {
+            Cut::Boxes => boundary(particles, ranks, self.depth),
+            Cut::Slabs(dimensions, _) => {
+                let edge = particles.powf(1.0 / f64::from(dimensions));
+                let (own, plane) = (particles / ranks as f64, particles / edge);
+                // The first slab and the last one have one neighbour.
+                let sides = 2.0 - 2.0 / ranks as f64;
+                let ghosts = (sides * self.depth * plane).min(particles - own);
+                Boundary { ghosts, neighbours: sides * (self.depth * plane / own).max(1.0).ceil() }
+            }
+        }
+    }
 }
 
 /// A participant, and what its step takes.
@@ -205,6 +249,7 @@ pub fn estimate(loads: &[Load], coordinator: Coordinator, cluster: Cluster) -> E
     let mut waits = Vec::new();
     let (mut messages, mut bytes, mut memory, mut memory_at_start) = (0.0, 0.0, 0.0, 0.0);
     let (mut imbalance, mut packing, mut sending, mut own_most) = (0.0, 0.0, 0.0, 0.0f64);
+    let mut idle = 0.0;
     let mut whole: Option<(&Load, f64)> = None;
     let mut whole_memory = 0.0;
     for load in loads {
@@ -219,24 +264,26 @@ pub fn estimate(loads: &[Load], coordinator: Coordinator, cluster: Cluster) -> E
             own_most = own_most.max(load.particles);
             continue;
         };
-        let time = load.work / all;
-        let own = load.particles / ranks as f64;
+        let used = halo.used(load.particles, ranks);
+        let time = load.work / all * ranks as f64 / used as f64;
+        let own = load.particles / used as f64;
         own_most = own_most.max(own);
-        let cut = boundary(load.particles, ranks, halo.depth);
-        memory += (own + cut.ghosts) * load.memory * cluster.ranks as f64;
+        let cut = halo.boundary(load.particles, used);
+        let kept = (own + cut.ghosts) * load.memory + load.particles * halo.everywhere;
+        memory += kept * cluster.ranks as f64;
         memory_at_start += load.particles * load.memory * cluster.ranks as f64;
         if ranks == 1 {
             continue;
         }
+        idle += time - load.work / all;
         imbalance += (IMBALANCE - 1.0) * time;
         packing += (SEARCH * own + GHOST * cut.ghosts) * cluster.ranks as f64 / cores as f64;
-        messages += cut.neighbours * halo.bytes.len() as f64;
-        bytes += cut.ghosts * halo.bytes.iter().sum::<f64>();
+        messages += cut.neighbours * halo.messages;
+        bytes += cut.ghosts * halo.bytes;
         // Only data that leave a node use the network.
         if nodes > 1 {
-            let out = boundary(load.particles, nodes, halo.depth).ghosts;
-            sending += halo.bytes.len() as f64 * network.latency()
-                + out * halo.bytes.iter().sum::<f64>() / network.bandwidth();
+            let out = halo.boundary(load.particles, nodes.min(used)).ghosts;
+            sending += halo.messages * network.latency() + out * halo.bytes / network.bandwidth();
             sending += halo.collectives * network.latency() * (nodes as f64).log2().ceil();
         }
     }
@@ -247,6 +294,7 @@ pub fn estimate(loads: &[Load], coordinator: Coordinator, cluster: Cluster) -> E
     }
     let far = if nodes > 1 { 2.0 * network.latency() } else { 0.0 };
     let carried = if nodes > 1 { CONNECTION.min(network.bandwidth()) } else { CONNECTION };
+    waits.push(("thin slabs".into(), idle));
     waits.push(("balance".into(), imbalance));
     waits.push(("ghosts".into(), packing));
     waits.push(("network".into(), sending));
@@ -272,7 +320,8 @@ pub fn estimate(loads: &[Load], coordinator: Coordinator, cluster: Cluster) -> E
 mod tests {
     use super::*;
 
-    const HALO: Halo = Halo { depth: 2.0, bytes: &[48.0, 8.0], collectives: 4.0 };
+    const HALO: Halo =
+        Halo { cut: Cut::Boxes, depth: 2.0, messages: 2.0, bytes: 56.0, collectives: 4.0, everywhere: 0.0 };
 
     fn fluid(particles: f64) -> Load {
         Load { name: "water".into(), particles, work: 90e-9 * particles, memory: 300.0, halo: Some(HALO) }
@@ -293,6 +342,21 @@ mod tests {
         let eight = boundary(1e6, 8, 2.0);
         assert!((eight.ghosts - 100.0 * (52.0 * (25.0 + 3.0) - 50.0 * 25.0)).abs() < 1e-6, "{eight:?}");
         assert_eq!(eight.neighbours, 4.0);
+    }
+
+    #[test]
+    fn slabs_see_layers_and_are_as_many_as_there_are_layers() {
+        let halo = Halo { cut: Cut::Slabs(3, 4.0), everywhere: 5.0, ..HALO };
+        assert_eq!(halo.boundary(1e6, 1), Boundary { ghosts: 0.0, neighbours: 0.0 });
+        assert_eq!(halo.boundary(1e6, 2), Boundary { ghosts: 2e4, neighbours: 1.0 });
+        assert_eq!(halo.boundary(1e6, 10), Boundary { ghosts: 1.8 * 2e4, neighbours: 1.8 });
+        let sheet = Halo { cut: Cut::Slabs(2, 1.0), ..halo };
+        assert_eq!(sheet.boundary(1e6, 2), Boundary { ghosts: 2e3, neighbours: 1.0 });
+        assert_eq!([10, 100].map(|ranks| halo.used(1e6, ranks)), [10, 25]);
+        let tank = Load { halo: Some(halo), ..fluid(1e6) };
+        let few = estimate(&[tank], SILENT, on(100));
+        assert_eq!(few.longest_wait().0, "thin slabs");
+        assert!((few.particles - 4e4).abs() < 1.0 && few.memory > 4.0 * 5.0 * 1e6, "{few:?}");
     }
 
     #[test]

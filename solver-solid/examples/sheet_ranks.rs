@@ -1,6 +1,6 @@
 //! Speed of implicit steps of a pinned cloth on two ranks of one thread, against one rank of two threads.
 //!
-//! `cargo run --release -p amalgam-solver-solid --example rank_speed [EDGE] [STEPS] [ROUNDS]`
+//! `cargo run --release -p amalgam-solver-solid --example sheet_ranks [EDGE] [STEPS] [ROUNDS]`
 
 use amalgam_particles::DVec3;
 use amalgam_solver_kit::{Alone, RankSpeed, SolverError, World};

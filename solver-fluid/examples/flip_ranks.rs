@@ -1,7 +1,7 @@
 //! Speed of FLIP steps on two ranks of one thread, against one rank of two threads: a collapsing column of 1.6
 //! million particles in 64^3 cells.
 //!
-//! `cargo run --release -p amalgam-solver-fluid --example rank_speed [EDGE] [STEPS] [ROUNDS]`
+//! `cargo run --release -p amalgam-solver-fluid --example flip_ranks [EDGE] [STEPS] [ROUNDS]`
 
 mod column;
 
