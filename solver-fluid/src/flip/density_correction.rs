@@ -21,7 +21,7 @@ use amalgam_particles::reduce::CHUNK;
 use rayon::prelude::*;
 
 use super::cell::Cell;
-use super::grid::{CutCells, Grid};
+use super::grid::{CutCells, Grid, lay_out};
 use super::group_members::MemberContributions;
 use super::particle_to_grid::ParticleToGrid;
 use super::pressure::{BLOCK, Split};
@@ -61,7 +61,7 @@ fn measure(
     density: &mut Vec<f32>,
 ) {
     let scale = (1.0 / (6.0 * full)) as f32;
-    density.resize(grid.len(), 0.0);
+    lay_out(grid, density);
     let layers = slab.layers();
     let own = grid.begin_of_layer(layers.start)..grid.begin_of_layer(layers.end);
     density[own.clone()].par_chunks_mut(CHUNK).enumerate().for_each(|(n, density)| {

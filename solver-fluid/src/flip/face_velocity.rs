@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use super::arithmetic::larger;
 use super::cell::{Cell, is_free, is_open};
 use super::forces::{ApplyForces, FaceForces, ForcesVersion};
-use super::grid::{CutCells, Faces, Grid};
+use super::grid::{CutCells, Faces, Grid, lay_out};
 use super::grid_to_particle::{FacePairs, FaceSource, SetFacePairs, pair};
 use super::group_members::{MEMBERS, MemberContributions};
 use super::pressure::gradient::{LargestPressureChange, SetCoefficients, pressure_change};
@@ -460,7 +460,7 @@ impl FaceVelocities {
         pairs.par_iter_mut().zip(&self.extrapolated).enumerate().for_each(|(axis, (pairs, extrapolated))| {
             let (stride, conductance) = (grid.strides()[axis], &conductance[axis][..]);
             let (before, old) = (&unprojected[axis][..], &old[axis][..]);
-            pairs.resize(before.len(), [0.0; 2]);
+            lay_out(grid, pairs);
             pairs.par_chunks_mut(BLOCK).enumerate().skip(own.start).take(own.len()).for_each(|(n, pairs)| {
                 let (begin, columns) = (n * BLOCK, (before, old, pairs));
                 self.width.run(SetFacePairs {

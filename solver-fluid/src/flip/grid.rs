@@ -3,6 +3,7 @@
 mod cut_cells;
 
 use amalgam_particles::{DVec3, Lattice};
+use bytemuck::Zeroable;
 
 use super::arithmetic::kept;
 pub(super) use cut_cells::CutCells;
@@ -17,6 +18,16 @@ const UNIT: f64 = 1.5 * (1u64 << 52) as f64;
 
 /// Columns of faces, one for each axis.
 pub(super) type Faces<T> = [Vec<T>; 3];
+
+/// Makes a column one of zeros for all cells, unless it has its entries already.
+///
+/// A column takes memory only where something has been written. So a rank takes none for the layers that it does
+/// not visit, and loops over columns do not leave the layers that a rank sees.
+pub(super) fn lay_out<T: Zeroable>(grid: &Grid, column: &mut Vec<T>) {
+    if column.len() != grid.len() {
+        *column = bytemuck::zeroed_vec(grid.len());
+    }
+}
 
 /// Cubic cells over a box, with one layer of walls around them.
 ///

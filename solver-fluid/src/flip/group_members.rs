@@ -4,7 +4,7 @@ use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{LANES, Lanes, Task, Width};
 use rayon::prelude::*;
 
-use super::grid::{Among, Grid};
+use super::grid::{Among, Grid, lay_out};
 use crate::groups::GroupMotion;
 
 /// Members of one task.
@@ -119,7 +119,7 @@ impl MemberContributions {
             // The vertical axis comes first, since it has the most faces on a floor. The work is not done in
             // place: the axes lie side by side, and threads would wait for each other's cache lines.
             let mut touched = std::mem::take(kept);
-            touched.clear(grid.len());
+            touched.clear(grid);
             width.run(AddContributions {
                 grid,
                 members,
@@ -142,16 +142,16 @@ impl Touched {
         }
     }
 
-    /// Forgets the contributions, and keeps the touched faces in `before`. A column has `len` faces.
-    fn clear(&mut self, len: usize) {
+    /// Forgets the contributions, and keeps the touched faces in `before`.
+    fn clear(&mut self, grid: &Grid) {
         let Self { place, face, contribution, before, block, .. } = self;
         std::mem::swap(face, before);
         before.iter().for_each(|&face| place[face] = 0);
         face.clear();
         contribution.clear();
-        place.resize(len, 0);
+        lay_out(grid, place);
         block.clear();
-        block.resize(len.div_ceil(BLOCK), false);
+        block.resize(grid.len().div_ceil(BLOCK), false);
     }
 
     /// The contribution of members to a face.

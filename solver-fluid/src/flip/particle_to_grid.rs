@@ -12,7 +12,7 @@ use glam::Vec4;
 use rayon::prelude::*;
 
 use super::cell::Cell;
-use super::grid::{FacePlaces, Grid, Weights};
+use super::grid::{FacePlaces, Grid, Weights, lay_out};
 use super::slab::Slab;
 use crate::cell_order::sort_cells_by_id;
 
@@ -66,7 +66,7 @@ impl ParticleToGrid {
     ) {
         self.sort_by_cell(slab, (grid, width), ids, position);
         for sums in &mut self.sums {
-            sums.resize(grid.len(), Vec4::ZERO);
+            lay_out(grid, sums);
             sums[..grid.first()].fill(Vec4::ZERO);
         }
         self.mark_cells(slab, grid);

@@ -12,4 +12,5 @@ mod system;
 
 pub(super) use columns::{BLOCK, RUN, Split, split_zeros};
 pub(super) use projection::{Limits, PressureSolver};
+pub(super) use share::pressure_seen;
 pub(super) use system::System;

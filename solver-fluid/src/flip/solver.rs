@@ -17,7 +17,7 @@ use super::grid::{CutCells, Grid};
 use super::grid_to_particle::{FacePairs, FaceSource, GridToParticle, Interpolated};
 use super::group_members::{MEMBERS, SampleMembers};
 use super::particle_to_grid::ParticleToGrid;
-use super::pressure::{Limits, PressureSolver, Split, split_zeros};
+use super::pressure::{Limits, PressureSolver, Split, pressure_seen, split_zeros};
 use super::slab::members::SeenMembers;
 use super::slab::{Halo, Slab, depth};
 use super::state::{CellKinds, OutsideImpulses, ParticlesOnGrid, Settings, Timing, Transfer};
@@ -135,9 +135,10 @@ impl FlipMethod {
 
     /// Begins another slab, with the pressure that all ranks have found. Collective.
     fn take_over(&mut self, slab: Slab) {
-        let (before, len) = (&self.slab, self.settings.grid.len());
-        let all = Halo::new(&before.ranks, |rank| before.entries_of(rank, 0), |_| 0..len);
-        all.exchange_split(&before.ranks, &mut self.pressure);
+        let (before, grid) = (&self.slab, self.settings.grid);
+        let wanted = |rank| pressure_seen(&slab, grid, rank);
+        let found = Halo::new(&before.ranks, |rank| before.entries_of(rank, 0), wanted);
+        found.exchange_split(&before.ranks, &mut self.pressure);
         self.take(slab);
     }
 
@@ -287,10 +288,12 @@ impl FlipMethod {
             return Ok(());
         }
         let relaxation = self.timing.relaxation_time.max(self.timing.substep);
+        let own = slab.entries(0);
         for column in &mut *right_hand_side {
-            column.par_iter_mut().with_min_len(CHUNK).for_each(|deviation| *deviation /= relaxation);
+            let own = column[own.start / 2..own.end.div_ceil(2)].par_iter_mut().with_min_len(CHUNK);
+            own.for_each(|deviation| *deviation /= relaxation);
         }
-        potential.iter_mut().for_each(|column| column.fill(0.0));
+        self.solver.begin_at_zero(potential);
         let limits =
             Limits { tolerance: DENSITY_TOLERANCE, forcing: 0.0, iterations_max: parameters.iterations_max };
         let changed = vec![true; self.flow.changed().len()];

@@ -30,7 +30,7 @@ use rayon::prelude::*;
 
 use super::FlipParameters;
 use super::cell::Cell;
-use super::grid::{Faces, Grid};
+use super::grid::{Faces, Grid, lay_out};
 use super::particle_to_grid::ParticleToGrid;
 use super::slab::{Slab, depth};
 
@@ -175,7 +175,7 @@ impl Viscosity {
         let mut unknown = each(|_| vec![false; grid.len()]);
         for axis in 0..3 {
             let stride = grid.strides()[axis];
-            operand[axis].resize(grid.len(), 0.0);
+            lay_out(grid, &mut operand[axis]);
             operand[axis][seen.clone()].fill(0.0);
             // Velocities of faces without fluid beside them are extrapolated later.
             let is_between = |face: usize| {
@@ -249,7 +249,7 @@ impl Viscosity {
                 }
             };
             let shear = &mut self.shear[along];
-            shear.resize(grid.len(), 0.0);
+            lay_out(grid, shear);
             let first = inside.start;
             let edges = shear[inside.clone()].par_iter_mut().enumerate().with_min_len(CHUNK);
             edges.for_each(|(n, shear)| *shear = of(first + n));

@@ -106,6 +106,11 @@ impl PressureSolver {
         solved
     }
 
+    /// Sets a starting point of [`Self::solve`] to zero.
+    pub(in crate::flip) fn begin_at_zero(&self, pressure: &mut Split<f64>) {
+        blocks_mut(pressure, &self.multigrid.share().blocks).for_each(|(_, block)| block.fill(0.0));
+    }
+
     fn iterate(
         &mut self,
         right_hand_side: &mut Split<f64>,
@@ -122,7 +127,8 @@ impl PressureSolver {
         }
         if self.largest()[0] == 0.0 {
             // Without divergence the solution is zero, whatever the starting point.
-            pressure.iter_mut().for_each(|column| column.fill(0.0));
+            self.begin_at_zero(pressure);
+            self.multigrid.share().see(pressure);
             self.find_residual(right_hand_side, &vec![true; changed.len()], pressure);
         }
         let [scale, mut worst] = self.largest();

@@ -80,8 +80,14 @@ pub(in crate::flip) fn pressure(slab: &Slab, grid: Grid) -> Halo {
     if levels.dealt[0].is_none() {
         return Halo::default();
     }
-    let wanted = |rank| hull(levels.beside(0, rank), slab.entries_of(rank, depth::FORCES));
-    Halo::new(&slab.ranks, |rank| levels.entries(0, rank), wanted)
+    Halo::new(&slab.ranks, |rank| levels.entries(0, rank), |rank| pressure_seen(slab, grid, rank))
+}
+
+/// The entries of the pressure that a rank reads or finds: its own blocks and those beside them, its slab and the
+/// layers beside it.
+pub(in crate::flip) fn pressure_seen(slab: &Slab, grid: Grid, rank: usize) -> Range<usize> {
+    let levels = Levels::finest(slab, std::slice::from_ref(&grid));
+    hull(levels.beside(0, rank), slab.entries_of(rank, depth::FORCES))
 }
 
 impl<'a> Levels<'a> {

@@ -89,17 +89,18 @@ fn halves<const N: usize>(lanes: &[f64]) -> [f64; N] {
 
 impl System {
     pub(in crate::flip) fn new(grid: Grid) -> Self {
-        let (zero, zeros) = (vec![0.0; grid.len()], split_zeros(&grid));
+        // A copy of zeros would take memory.
+        let (zeros, split) = (|| vec![0.0; grid.len()], || split_zeros(&grid));
         Self {
             grid,
             common: 0.0,
-            face: [0, 1, 2].map(|_| zero.clone()),
-            ground: zero.clone(),
-            face_of: [0, 1, 2].map(|_| zeros.clone()),
-            ground_of: zeros.clone(),
-            links: zeros.clone(),
-            diagonal: zeros.clone(),
-            inverse: zeros.clone(),
+            face: [0, 1, 2].map(|_| zeros()),
+            ground: zeros(),
+            face_of: [0, 1, 2].map(|_| split()),
+            ground_of: split(),
+            links: split(),
+            diagonal: split(),
+            inverse: split(),
             kind: [0, 1].map(|_| vec![Kind::Closed; grid.len() / RUN]),
         }
     }
