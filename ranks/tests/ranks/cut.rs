@@ -49,6 +49,29 @@ fn a_slow_rank_gets_less() {
     assert_eq!(cuts[0], cuts[1]);
 }
 
+/// The third of four ranks takes twice as long for a particle. Particles that leave it for others then cost half as
+/// much there, which the next cut knows.
+#[test]
+fn a_rank_at_half_speed_is_balanced_within_a_tenth() {
+    let cells = block(40_000, [100, 120, 80]);
+    let cost = |rank: usize| if rank == 2 { 200 } else { 100 };
+    let mut now = cut(4, &cells, |_| 100);
+    let mut ratios = Vec::new();
+    for _ in 0..6 {
+        let work: Vec<u64> =
+            counts(&now, &cells).iter().enumerate().map(|(rank, &count)| cost(rank) * count as u64).collect();
+        let mean = work.iter().sum::<u64>() as f64 / 4.0;
+        ratios.push(*work.iter().max().expect("four ranks") as f64 / mean);
+        let cuts = on_ranks(4, |ranks| {
+            let is_own = |cell: &&Cell| now.owner(**cell) == ranks.rank();
+            let own: Vec<Cell> = cells.iter().filter(is_own).copied().collect();
+            Decomposition::balanced(ranks, |i| own[i], own.len(), cost(ranks.rank()))
+        });
+        now = cuts[0].clone();
+    }
+    assert!(ratios[0] > 1.5 && ratios[3..].iter().all(|&ratio| ratio < 1.1), "{ratios:?}");
+}
+
 #[test]
 fn rows_stay_whole_while_they_are_short_and_y_and_z_are_thick() {
     let whole_rows = |cut: &Decomposition| {

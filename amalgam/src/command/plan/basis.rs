@@ -43,7 +43,7 @@ const FLIP: Halo = Halo {
     messages: 220.0,
     bytes: 31.0,
     collectives: 50.0,
-    everywhere: 38.0,
+    everywhere: 25.0,
 };
 /// Exchanges of springs in an iteration of a solve, one message. Collectives are of a number per chunk.
 const SPRINGS: Halo = Halo {
