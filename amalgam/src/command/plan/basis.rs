@@ -106,7 +106,7 @@ pub(super) struct Basis {
     /// Threads that the solvers shared.
     threads: usize,
     measured: Measured,
-    /// What the section of each participant says of its cut.
+    /// Those keys of each participant's section on which its cut depends.
     sections: Vec<Section>,
 }
 
