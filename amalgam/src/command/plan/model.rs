@@ -86,8 +86,9 @@ impl Halo {
         match self.cut {
             Cut::Boxes => ranks,
             Cut::Slabs(dimensions, thinnest) => {
-                let most = particles.powf(1.0 / f64::from(dimensions)) / thinnest;
-                ranks.min(most.max(1.0) as usize)
+                // A root is rounded, up or down.
+                let most = (particles.powf(1.0 / f64::from(dimensions)) / thinnest + 1e-6).max(1.0);
+                ranks.min(most as usize)
             }
         }
     }
