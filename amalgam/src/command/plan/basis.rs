@@ -106,7 +106,7 @@ pub(super) struct Basis {
     /// Threads that the solvers shared.
     threads: usize,
     measured: Measured,
-    /// Those keys of each participant's section on which its cut depends.
+    /// Keys of each participant's section on which its cut depends.
     sections: Vec<Section>,
 }
 
