@@ -14,7 +14,7 @@ fn water_cloth_and_tori_are_cut_at_once() {
 }
 
 #[test]
-#[ignore = "takes some minutes"]
+#[ignore = "takes much longer than ten minutes"]
 fn whole_scenes_are_the_same_with_both_participants_cut() {
     let both = |scene: &str, a: &str, b: &str| {
         assert_file_is_same_with_cuts(&repository(scene), &[], &[[(a, 2), (b, 2)], [(a, 3), (b, 5)]]);

@@ -21,8 +21,8 @@ pub(super) type Faces<T> = [Vec<T>; 3];
 
 /// Makes a column one of zeros for all cells, unless it has its entries already.
 ///
-/// A column takes memory only where something has been written. So a rank takes none for the layers that it does
-/// not visit, and loops over columns do not leave the layers that a rank sees.
+/// Every rank has whole columns, but its loops do not leave the layers that it sees. Where the system maps zeros,
+/// the other layers take no memory. An allocator that writes zeros itself takes memory for all.
 pub(super) fn lay_out<T: Zeroable>(grid: &Grid, column: &mut Vec<T>) {
     if column.len() != grid.len() {
         *column = bytemuck::zeroed_vec(grid.len());

@@ -22,7 +22,7 @@ pub(super) struct Share {
     cell: f64,
     /// Grains of all ranks. Their ids are the numbers below.
     count: usize,
-    /// Masses of the grains of all ranks [kg], by id, if there are several ranks.
+    /// Masses of the grains of all ranks [kg], by id, if there are several ranks and grains attract each other.
     mass: Vec<f64>,
     /// Steps committed since space was first cut.
     steps: u64,
@@ -35,11 +35,10 @@ impl Share {
         Self { cell: DIAMETERS * 2.0 * radius, count: particles.len(), ..Self::default() }
     }
 
-    /// Shares all these grains among ranks, and says which of them this rank has at first. They are then
-    /// wherever [`Self::moves`] puts them.
-    pub(super) fn begin(&mut self, ranks: &Ranks, particles: &Particles) -> Vec<u32> {
+    /// Shares the grains among ranks, and says which of them this rank has at first. They are then wherever
+    /// [`Self::moves`] puts them.
+    pub(super) fn begin(&mut self, ranks: &Ranks) -> Vec<u32> {
         self.ranks = ranks.clone();
-        self.mass.clone_from(&particles.mass);
         (ranks.rank() as u32..self.count as u32).step_by(ranks.size()).collect()
     }
 
@@ -77,6 +76,11 @@ impl Share {
     /// The number of grains of all ranks.
     pub(super) fn count(&self) -> usize {
         self.count
+    }
+
+    /// Keeps the masses of all these grains, before ranks share them, for [`Self::with_all`].
+    pub(super) fn keep_masses(&mut self, particles: &Particles) {
+        self.mass.clone_from(&particles.mass);
     }
 
     /// Calls `use_all` with the positions and masses of all ranks. Collective.

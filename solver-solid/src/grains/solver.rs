@@ -193,7 +193,10 @@ impl Solver for GrainSolver {
     }
 
     fn begin(&mut self) -> Result<(), SolverError> {
-        agreed(&self.share.ranks, self.check_acceleration())
+        match self.gravity.constant == 0.0 {
+            true => Ok(()),
+            false => agreed(&self.share.ranks, self.check_acceleration()),
+        }
     }
 
     fn integrate(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
@@ -256,7 +259,10 @@ impl Solver for GrainSolver {
 
     fn share(&mut self, ranks: &Ranks) -> Result<(), SolverError> {
         self.motion.share(ranks, &self.particles.id);
-        let own = self.share.begin(ranks, &self.particles);
+        if self.gravity.constant != 0.0 {
+            self.share.keep_masses(&self.particles);
+        }
+        let own = self.share.begin(ranks);
         self.particles.reorder(&own);
         for column in self.turns.then_some(&mut self.spin).into_iter().chain([&mut self.field.acceleration]) {
             *column = own.iter().map(|&i| column[i as usize]).collect();

@@ -89,7 +89,7 @@ fn halves<const N: usize>(lanes: &[f64]) -> [f64; N] {
 
 impl System {
     pub(in crate::flip) fn new(grid: Grid) -> Self {
-        // A copy of zeros would take memory.
+        // A copy would write to all layers, those of other ranks too.
         let (zeros, split) = (|| vec![0.0; grid.len()], || split_zeros(&grid));
         Self {
             grid,
