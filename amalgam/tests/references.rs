@@ -170,8 +170,14 @@ fn keys_of<T: DeserializeOwned>(text: &str) -> Vec<String> {
 
 fn keys_of_section(program: &impl SolverProgram, section: &str) -> Vec<String> {
     let domain = (DVec3::ZERO, DVec3::ONE);
-    let world =
-        World { participant: "one".into(), domain, gravity: DVec3::NEG_Z, seed: 0, obstacles: Vec::new() };
+    let world = World {
+        participant: "one".into(),
+        domain,
+        gravity: DVec3::NEG_Z,
+        seed: 0,
+        obstacles: Vec::new(),
+        ranks: amalgam_solver_kit::Ranks::alone(),
+    };
     let faults = program.create(section, &world).err().expect("the unknown key is refused");
     let fault =
         faults.iter().find(|fault| fault.message.contains("zzz")).expect("a fault of the unknown key");
@@ -275,6 +281,7 @@ fn scenes_in_documents_are_right() {
                     gravity: scene.domain.gravity,
                     seed: 0,
                     obstacles: Vec::new(),
+                    ranks: amalgam_solver_kit::Ranks::alone(),
                 };
                 let created = kind.program().create(&participant.section, &world);
                 assert!(created.is_ok(), "{name}: {:?}\n{block}", created.err());

@@ -19,6 +19,7 @@ fn check(scene: &Scene) -> Result<Vec<usize>, SceneError> {
             gravity: scene.domain.gravity,
             seed: scene.header.seed,
             obstacles: Vec::new(),
+            ranks: amalgam_solver_kit::Ranks::alone(),
         };
         let solver = kind.program().create(&participant.section, &world).map_err(|faults| {
             let faults: Vec<_> = faults.into_iter().map(|fault| (fault.key, fault.message)).collect();

@@ -51,8 +51,8 @@ fuzz_target!(|input: Input| {
         domain: (DVec3::splat(-1.0), DVec3::splat(1.0)),
         gravity: DVec3::ZERO,
         seed: 1,
-        obstacles: Vec::new(),
-    };
+        obstacles: Vec::new(), ranks: amalgam_solver_kit::Ranks::alone(),
+};
     for section in SECTIONS {
         let created = amalgam_solver_solid::SolidProgram.create(section, &world);
         let mut solver = created.unwrap_or_else(|faults| panic!("{section}: {faults:?}"));

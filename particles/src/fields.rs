@@ -84,6 +84,17 @@ impl Particles {
         self.id.is_empty()
     }
 
+    /// Makes room for further particles.
+    pub fn reserve(&mut self, count: usize) {
+        let Self { id, position, velocity, mass, radius, immovable } = self;
+        id.reserve_exact(count);
+        position.reserve_exact(count);
+        velocity.reserve_exact(count);
+        mass.reserve_exact(count);
+        radius.reserve_exact(count);
+        immovable.reserve_exact(count);
+    }
+
     /// Appends one particle.
     pub fn push(
         &mut self,

@@ -5,6 +5,7 @@ mod faults;
 pub(crate) mod obstacle;
 
 use std::f64::consts::PI;
+use std::ops::Range;
 
 use glam::{DMat3, DVec3};
 use serde::{Deserialize, Serialize};
@@ -13,8 +14,29 @@ use crate::surface::Surface;
 
 pub use faults::ShapeError;
 
-/// At most this many points are sampled from one shape.
+/// At most this many points are sampled from one shape, or from a part of it.
 pub const POINTS_MAX: usize = 1 << 28;
+
+/// One of several equal parts of the layers in which a shape is sampled, so that each of several processes
+/// samples a part. The points of all parts, in their order, are those of the whole shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layers {
+    /// Number of the part, from 0.
+    pub part: usize,
+    /// The number of parts.
+    pub parts: usize,
+}
+
+impl Layers {
+    /// All layers.
+    pub const ALL: Self = Self { part: 0, parts: 1 };
+
+    /// The part of `count` things in a row.
+    pub fn range(self, count: usize) -> Range<usize> {
+        let Self { part, parts } = self;
+        count * part / parts..count * (part + 1) / parts
+    }
+}
 
 /// A solid shape, as a scene writes it. Lengths in metres.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -187,12 +209,24 @@ impl Shape {
     /// # Errors
     /// As [`Self::cells`].
     pub fn sample(&self, spacing: f64) -> Result<Vec<DVec3>, Vec<ShapeError>> {
+        self.sample_layers(spacing, Layers::ALL)
+    }
+
+    /// The points of [`Self::sample`] in some of the layers. There may be none.
+    ///
+    /// # Errors
+    /// As [`Self::cells`]. Parts that hold no cell are no fault.
+    pub fn sample_layers(&self, spacing: f64, layers: Layers) -> Result<Vec<DVec3>, Vec<ShapeError>> {
         match self {
             Self::Points { positions } => {
                 let faults = self.faults_at(spacing);
-                if faults.is_empty() { Ok(positions.clone()) } else { Err(faults) }
+                if faults.is_empty() {
+                    Ok(positions[layers.range(positions.len())].to_vec())
+                } else {
+                    Err(faults)
+                }
             }
-            _ => Ok(self.cells(spacing)?.centres()),
+            _ => Ok(self.cells_in(spacing, layers)?.centres()),
         }
     }
 
@@ -208,6 +242,11 @@ impl Shape {
     /// Every fault of the shape, with its key; or a shape that holds no cell, more than [`POINTS_MAX`], or
     /// only single points; or a difference that leaves none.
     pub fn cells(&self, spacing: f64) -> Result<CellSample, Vec<ShapeError>> {
+        self.cells_in(spacing, Layers::ALL)
+    }
+
+    /// The cells of [`Self::cells`] in some of the layers, of which each part may have [`POINTS_MAX`].
+    fn cells_in(&self, spacing: f64, layers: Layers) -> Result<CellSample, Vec<ShapeError>> {
         let faults = self.faults_at(spacing);
         if !faults.is_empty() {
             return Err(faults);
@@ -215,7 +254,7 @@ impl Shape {
         let fault = |message: String| Err(vec![ShapeError::new("", message)]);
         let frame = self.frame();
         let round = match self {
-            Self::Difference { from, .. } => return self.cells_left(from.cells(spacing)),
+            Self::Difference { from, .. } => return self.cells_left(from.cells_in(spacing, layers), layers),
             Self::Points { .. } => {
                 return fault("are single points, which hold no volume: write a solid shape".into());
             }
@@ -235,15 +274,16 @@ impl Shape {
                 "is thinner than half a spacing of {spacing} m: enlarge it or write a smaller spacing"
             ));
         }
-        if total > POINTS_MAX as f64 {
+        let most = POINTS_MAX * layers.parts;
+        if total > most as f64 {
             return fault(format!(
-                "would hold about {total:.0} points, more than {POINTS_MAX}: write a larger spacing"
+                "would hold about {total:.0} points, more than {most}: write a larger spacing"
             ));
         }
         let mut sample =
             CellSample { frame, counts: counts.to_array().map(|n| n as u32), spacing, cells: Vec::new() };
-        self.fill(&mut sample);
-        if sample.cells.is_empty() {
+        self.fill(&mut sample, layers);
+        if sample.cells.is_empty() && layers == Layers::ALL {
             return fault(format!(
                 "holds no point at a spacing of {spacing} m: enlarge it or write a smaller spacing"
             ));
@@ -251,14 +291,15 @@ impl Shape {
         Ok(sample)
     }
 
-    /// Finds the cells whose centres are inside.
-    fn fill(&self, sample: &mut CellSample) {
+    /// Finds the cells of some layers whose centres are inside.
+    fn fill(&self, sample: &mut CellSample, layers: Layers) {
         let [nx, ny, nz] = sample.counts;
         let half = 0.5 * DVec3::from(sample.counts.map(f64::from));
         let local = |i: u32, j: u32, k: u32| {
             (DVec3::new(f64::from(i), f64::from(j), f64::from(k)) + 0.5 - half) * sample.spacing
         };
-        for k in 0..nz {
+        let layers = layers.range(nz as usize);
+        for k in layers.start as u32..layers.end as u32 {
             for j in 0..ny {
                 if let Self::Mesh { surface: Some(surface), .. } = self {
                     let line = surface.line(sample.frame.middle + local(0, j, k));
@@ -386,7 +427,15 @@ impl MovingShape {
     /// # Errors
     /// Every fault of the body, with its key.
     pub fn sample(&self, spacing: f64) -> Result<Vec<DVec3>, Vec<ShapeError>> {
-        let mut points = self.with_own_faults(self.shape.sample(spacing))?;
+        self.sample_layers(spacing, Layers::ALL)
+    }
+
+    /// The points of [`Self::sample`] in some of the layers. There may be none.
+    ///
+    /// # Errors
+    /// As [`Self::sample`]. Parts that hold no cell are no fault.
+    pub fn sample_layers(&self, spacing: f64, layers: Layers) -> Result<Vec<DVec3>, Vec<ShapeError>> {
+        let mut points = self.with_own_faults(self.shape.sample_layers(spacing, layers))?;
         if let Some((turn, middle)) = self.turn() {
             points.iter_mut().for_each(|point| *point = middle + turn * (*point - middle));
         }
@@ -495,6 +544,20 @@ mod tests {
         }
         let points = ball(0.5).sample(0.1).expect("a good ball");
         assert!(points.iter().all(|p| p.distance(DVec3::new(0.3, -2.0, 1.0)) <= 0.5 + 1e-12));
+    }
+
+    #[test]
+    fn parts_of_a_shape_are_the_whole() {
+        let hole = Shape::Sphere { center: DVec3::new(0.3, -2.0, 1.4), radius: 0.3 };
+        let pierced = Shape::Difference { from: Box::new(ball(0.5)), subtract: vec![hole] };
+        let points = Shape::Points { positions: vec![DVec3::ZERO, DVec3::X, DVec3::Y] };
+        for shape in [ball(1.0), pierced, points] {
+            let whole = shape.sample(0.1).expect("a good shape");
+            for parts in [1, 2, 3, 7, 40] {
+                let part = |part| shape.sample_layers(0.1, Layers { part, parts }).expect("a good shape");
+                assert_eq!((0..parts).flat_map(part).collect::<Vec<_>>(), whole);
+            }
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ fn step(solver: &mut Flip, alone: &mut Alone) -> Result<u64, SolverError> {
 fn main() -> anyhow::Result<()> {
     let number = |at: usize, other: u64| std::env::args().nth(at).map_or(Ok(other), |text| text.parse());
     let (edge, steps, rounds) = (number(1, 64)? as f64, number(2, 4)?, number(3, 5)?);
-    let mut speed = RankSpeed::new(|| column(edge))?;
+    let mut speed = RankSpeed::new(|ranks| column(edge, ranks))?;
     for _ in 0..=rounds {
         println!("{}", speed.round(steps, step)?);
     }

@@ -10,7 +10,7 @@ use column::column;
 
 fn main() {
     let edge: f64 = std::env::args().nth(1).map_or(64.0, |text| text.parse().expect("a number of cells"));
-    let mut solver = column(edge);
+    let mut solver = column(edge, &amalgam_solver_kit::Ranks::alone());
     let count = solver.particles().len();
     println!("{count} particles, {} cells", edge.powi(3));
     let (groups, mut alone) = (AloneGroups::none(count), Alone::default());

@@ -18,6 +18,7 @@ fn main() -> anyhow::Result<()> {
         gravity: DVec3::new(0.0, 0.0, -9.81),
         seed: 1,
         obstacles: Vec::new(),
+        ranks: amalgam_solver_kit::Ranks::alone(),
     };
     let section =
         format!("spacing = {spacing}\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [0.5, 0.5, 0.5]");

@@ -5,10 +5,12 @@
 //! shape. The particles of a held shape start half a spacing from this side. Between two sides that hold it,
 //! a whole number of layers is spread evenly. The spacing along other axes makes up for the stretch, so that
 //! the volume per particle stays `spacing^3`.
+//!
+//! Of ranks that share the fluid, each fills its part of the layers of every shape.
 
-use amalgam_particles::DVec3;
-use amalgam_particles::shapes::{MovingShape, POINTS_MAX, Shape, ShapeError};
-use amalgam_solver_kit::SectionError;
+use amalgam_particles::shapes::{Layers, MovingShape, POINTS_MAX, Shape, ShapeError};
+use amalgam_particles::{DVec3, ParticleId};
+use amalgam_solver_kit::{Ranks, SectionError};
 
 /// Distance [spacings] up to which faces touch.
 const TOUCH: f64 = 1e-6;
@@ -60,16 +62,41 @@ impl Bounds {
 /// True for sides of a shape that are held, low and high along each axis.
 type Held = [[bool; 2]; 3];
 
-/// Reads the files that shapes name, and returns the points [m] of every body.
+/// The points of a shape on this rank.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Filled {
+    /// Id of the first of them. The others follow.
+    pub(crate) first_id: u64,
+    /// Positions [m].
+    pub(crate) points: Vec<DVec3>,
+    /// The number of points on all ranks.
+    pub(crate) whole: u64,
+}
+
+impl Filled {
+    /// Ids and points [m].
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ParticleId, DVec3)> + '_ {
+        (self.first_id..).map(ParticleId).zip(self.points.iter().copied())
+    }
+}
+
+/// The number of points of bodies, on all ranks.
+pub(crate) fn total(bodies: &[Filled]) -> u64 {
+    bodies.iter().map(|body| body.whole).sum()
+}
+
+/// Reads the files that shapes name, and returns the points of every body. Ids count the points of all bodies in
+/// turn. Faults are the same on all ranks. Collective.
 ///
 /// `walls` are the corners of the domain [m], infinite where a face does not hold the fluid. More than
-/// [`POINTS_MAX`] points are a fault.
+/// [`POINTS_MAX`] points per rank are a fault.
 pub(crate) fn fill(
+    ranks: &Ranks,
     shapes: &mut [MovingShape],
     spacing: f64,
     walls: Option<(DVec3, DVec3)>,
     faults: &mut Vec<SectionError>,
-) -> Vec<Vec<DVec3>> {
+) -> Vec<Filled> {
     if shapes.is_empty() {
         let message = "must hold at least one shape: write e.g. [[shapes]] with type = \"box\"";
         faults.push(SectionError::new("shapes", message));
@@ -84,33 +111,56 @@ pub(crate) fn fill(
         return Vec::new();
     }
     let bounds: Vec<Option<Bounds>> = shapes.iter().map(Bounds::of).collect();
-    let mut bodies: Vec<Vec<DVec3>> = Vec::new();
+    let fault =
+        |k: usize, error: ShapeError| SectionError::new(error.path(&format!("shapes[{k}]")), error.message);
+    let (mut parts, mut wrong) = (Vec::new(), Vec::new());
     for (k, body) in shapes.iter().enumerate() {
-        match fill_one(body, &bounds, k, spacing, walls) {
-            Ok(points) => bodies.push(points),
-            Err(errors) => {
-                let parent = format!("shapes[{k}]");
-                faults.extend(errors.into_iter().map(|e| SectionError::new(e.path(&parent), e.message)));
-            }
+        match fill_one(ranks, body, &bounds, k, spacing, walls) {
+            Ok(points) => parts.push(points),
+            Err(errors) => wrong.extend(errors.into_iter().map(|error| fault(k, error))),
         }
     }
-    let total: usize = bodies.iter().map(Vec::len).sum();
-    if total > POINTS_MAX {
-        let message = format!("hold {total} particles, more than {POINTS_MAX}: write a larger spacing");
+    let bodies = numbered(ranks, parts);
+    if wrong.is_empty() {
+        // A shape of which no rank has a point says why.
+        let empty = (0..bodies.len()).filter(|&k| bodies[k].whole == 0);
+        let errors = empty.map(|k| (k, shapes[k].sample(spacing).err().unwrap_or_default()));
+        wrong.extend(errors.flat_map(|(k, errors)| errors.into_iter().map(move |error| fault(k, error))));
+    }
+    faults.extend(wrong);
+    let (total, most) = (total(&bodies), POINTS_MAX * ranks.size());
+    if total > most as u64 {
+        let message = format!("hold {total} particles, more than {most}: write a larger spacing");
         faults.push(SectionError::new("shapes", message));
     }
     bodies
 }
 
-/// The points of one body, in the order of [`Shape::sample`].
+/// The bodies whose parts all ranks have, with their ids. Collective.
+fn numbered(ranks: &Ranks, parts: Vec<Vec<DVec3>>) -> Vec<Filled> {
+    let (size, rank) = (ranks.size(), ranks.rank());
+    let own = parts.iter().enumerate().map(|(k, points)| (k * size + rank, points.len() as u64));
+    let counts = ranks.shared(parts.len() * size, own);
+    let mut next_id = 0;
+    let filled = |(points, counts): (Vec<DVec3>, &[u64])| {
+        let (first_id, whole) = (next_id + counts[..rank].iter().sum::<u64>(), counts.iter().sum());
+        next_id += whole;
+        Filled { first_id, points, whole }
+    };
+    parts.into_iter().zip(counts.chunks(size)).map(filled).collect()
+}
+
+/// The points of this rank's part of one body, in the order of [`Shape::sample`]. Collective.
 fn fill_one(
+    ranks: &Ranks,
     body: &MovingShape,
     bounds: &[Option<Bounds>],
     own: usize,
     spacing: f64,
     walls: Option<(DVec3, DVec3)>,
 ) -> Result<Vec<DVec3>, Vec<ShapeError>> {
-    let points = body.sample(spacing)?;
+    let part = Layers { part: ranks.rank(), parts: ranks.size() };
+    let points = body.sample_layers(spacing, part)?;
     let Some(shape) = &bounds[own] else { return Ok(points) };
     let touch = TOUCH * spacing;
     let held: Held = [0, 1, 2].map(|axis| {
@@ -128,7 +178,7 @@ fn fill_one(
     if !(0..3).any(|axis| broken(axis) && held[axis].contains(&true)) {
         return Ok(points);
     }
-    let mut points = fitted(body.shape.outline(), shape, &held, spacing)?;
+    let mut points = fitted((ranks, part), body.shape.outline(), shape, &held, spacing)?;
     points.retain(|&point| !body.shape.is_cut_away(point));
     Ok(points)
 }
@@ -165,21 +215,27 @@ fn layers(shape: &Bounds, held: &Held, spacing: f64) -> ([f64; 3], DVec3) {
     (counts, distance)
 }
 
-/// Points of an outline that is held on some side and is not a whole number of spacings long.
-fn fitted(outline: &Shape, shape: &Bounds, held: &Held, spacing: f64) -> Result<Vec<DVec3>, Vec<ShapeError>> {
+/// Points of a part of an outline that is held on some side and is not a whole number of spacings long.
+/// Collective.
+fn fitted(
+    (ranks, part): (&Ranks, Layers),
+    outline: &Shape,
+    shape: &Bounds,
+    held: &Held,
+    spacing: f64,
+) -> Result<Vec<DVec3>, Vec<ShapeError>> {
     let (counts, pitch) = layers(shape, held, spacing);
     let whole = spacing * DVec3::from_array(counts);
     // A shape of a whole number of layers, whose points are then moved layer by layer.
     let mut points = match *outline {
-        Shape::Box { .. } => Shape::Box { min: DVec3::ZERO, max: whole }.sample(spacing)?,
+        Shape::Box { .. } => Shape::Box { min: DVec3::ZERO, max: whole }.sample_layers(spacing, part)?,
         Shape::Cylinder { center, axis, radius, .. } => {
             let height = (axis.normalize_or_zero().abs() * whole).element_sum();
-            Shape::Cylinder { center, axis, radius, height }.sample(spacing)?
+            Shape::Cylinder { center, axis, radius, height }.sample_layers(spacing, part)?
         }
-        _ => outline.sample(spacing)?,
+        _ => outline.sample_layers(spacing, part)?,
     };
-    let first = points.iter().fold(DVec3::INFINITY, |low, &x| low.min(x));
-    let last = points.iter().fold(DVec3::NEG_INFINITY, |high, &x| high.max(x));
+    let (first, last) = around(ranks, &points);
     for axis in 0..3 {
         let [low, high] = held[axis];
         if shape.flat[axis] {
@@ -202,12 +258,21 @@ fn fitted(outline: &Shape, shape: &Bounds, held: &Held, spacing: f64) -> Result<
     Ok(points)
 }
 
+/// The corners of the box around the points [m] of all ranks. Collective.
+pub(crate) fn around(ranks: &Ranks, points: &[DVec3]) -> (DVec3, DVec3) {
+    let low = points.iter().fold(DVec3::INFINITY, |low, &x| low.min(x));
+    let high = points.iter().fold(DVec3::NEG_INFINITY, |high, &x| high.max(x));
+    let mut ends = [(-low).to_array(), high.to_array()];
+    ranks.max(ends.as_flattened_mut());
+    (-DVec3::from_array(ends[0]), DVec3::from_array(ends[1]))
+}
+
 /// Warnings of boxes whose fluid differs from their volume by more than [`TOLD`].
-pub(crate) fn volume_warnings(shapes: &[MovingShape], bodies: &[Vec<DVec3>], spacing: f64) -> Vec<String> {
+pub(crate) fn volume_warnings(shapes: &[MovingShape], bodies: &[Filled], spacing: f64) -> Vec<String> {
     let warning =
-        |(k, (body, points)): (usize, (&MovingShape, &Vec<DVec3>))| {
+        |(k, (body, filled)): (usize, (&MovingShape, &Filled))| {
             let Shape::Box { min, max } = body.shape else { return None };
-            let part = points.len() as f64 * spacing.powi(3) / body.shape.volume() - 1.0;
+            let part = filled.whole as f64 * spacing.powi(3) / body.shape.volume() - 1.0;
             let layers = (max - min) / spacing;
             let rule = if part > 0.0 { "more" } else { "less" };
             (part.abs() > TOLD).then(|| {
@@ -236,7 +301,7 @@ mod tests {
         let mut faults = Vec::new();
         let mut shapes = [body(1.0), body(1.25)];
         let walls = Some((DVec3::ZERO, DVec3::new(1.0, 1.0, 1.25)));
-        let bodies = fill(&mut shapes, 0.1, walls, &mut faults);
+        let bodies = fill(&Ranks::alone(), &mut shapes, 0.1, walls, &mut faults);
         let warnings = volume_warnings(&shapes, &bodies, 0.1);
         assert!(faults.is_empty() && warnings.len() == 1, "{faults:?} {warnings:?}");
         assert!(warnings[0].starts_with("shapes[1] holds 4.0 % less fluid"), "{warnings:?}");

@@ -16,6 +16,7 @@ use std::borrow::Cow;
 
 use amalgam_particles::lanes::Width;
 use amalgam_particles::reduce::CHUNK;
+use amalgam_particles::shapes::Layers;
 use amalgam_particles::{DVec3, GroupMap, Lattice, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
     Answer, Deferred, Field, Fields, Integration, Moves, Ranks, Report, Request, Solver, SolverError, agreed,
@@ -158,12 +159,11 @@ pub trait FluidMethod: Send + Sync + Sized + 'static {
     /// Takes restored particles and the numbers of [`Self::memory`].
     fn restore(&mut self, _particles: &Particles, _memory: &[f64]) {}
 
-    /// Takes this rank's part of the particles, and returns their indices. Every rank has all particles
-    /// before. Collective.
+    /// Cuts the fluid among ranks. Each rank has some of the particles, wherever they are. Collective.
     ///
     /// # Errors
     /// The method cannot be cut among ranks.
-    fn share(&mut self, _ranks: &Ranks, _particles: &Particles) -> Result<Vec<u32>, SolverError> {
+    fn share(&mut self, _ranks: &Ranks, _particles: &Particles) -> Result<(), SolverError> {
         Err(SolverError("this method cannot be cut among ranks yet: run it as one, with more threads".into()))
     }
 
@@ -220,6 +220,36 @@ impl<M: FluidMethod> Fluid<M> {
         self.ranks.max(&mut largest);
         self.speed_max = largest[0];
         self.stable_substep = self.method.stable_substep(self.speed_max);
+    }
+
+    /// Begins with particles of which each rank has some, wherever they are, and with the numbers of
+    /// [`FluidMethod::memory`]. Collective.
+    fn spread(&mut self, memory: &[f64]) -> Result<(), SolverError> {
+        if !self.ranks.is_alone() {
+            self.method.share(&self.ranks, &self.particles)?;
+            self.move_to_owners(false);
+        }
+        self.method.restore(&self.particles, memory);
+        self.set_speed(speed_max(&self.particles.velocity));
+        Ok(())
+    }
+
+    /// Sends particles to the ranks that own them, and says which moved. Collective.
+    fn move_to_owners(&mut self, may_recut: bool) -> Option<Moves> {
+        let moves = Moves::new(&self.ranks, &self.method.owners(&self.particles, may_recut));
+        if moves.is_empty() {
+            return None;
+        }
+        let Particles { id, position, velocity, mass, radius, immovable } = &mut self.particles;
+        moves.apply(&self.ranks, id);
+        moves.apply(&self.ranks, position);
+        moves.apply(&self.ranks, velocity);
+        // All particles of a fluid have equal mass and radius.
+        let Basics { particle_mass, radius: all, .. } = self.method.basics();
+        mass.resize(id.len(), particle_mass);
+        radius.resize(id.len(), all);
+        immovable.resize(id.len(), false);
+        Some(moves)
     }
 
     /// Divides a step of `dt` [s] into sub-steps, and returns the first one.
@@ -399,12 +429,8 @@ impl<M: FluidMethod> Solver for Fluid<M> {
     }
 
     fn share(&mut self, ranks: &Ranks) -> Result<(), SolverError> {
-        let own = self.method.share(ranks, &self.particles)?;
         self.ranks = ranks.clone();
-        self.particles.reorder(&own);
-        self.method.restore(&self.particles, &self.method.memory());
-        self.set_speed(speed_max(&self.particles.velocity));
-        Ok(())
+        self.spread(&self.method.memory())
     }
 
     fn migrate(&mut self) -> Option<Moves> {
@@ -413,20 +439,7 @@ impl<M: FluidMethod> Solver for Fluid<M> {
         }
         // Often at first, when the cost of particles is not known and the fluid may move fast.
         let may_recut = self.steps.is_power_of_two() || self.steps.is_multiple_of(M::STORAGE_PERIOD);
-        let moves = Moves::new(&self.ranks, &self.method.owners(&self.particles, may_recut));
-        if moves.is_empty() {
-            return None;
-        }
-        let Particles { id, position, velocity, mass, radius, immovable } = &mut self.particles;
-        moves.apply(&self.ranks, id);
-        moves.apply(&self.ranks, position);
-        moves.apply(&self.ranks, velocity);
-        // All particles of a fluid have equal mass and radius.
-        let Basics { particle_mass, radius: all, .. } = self.method.basics();
-        mass.resize(id.len(), particle_mass);
-        radius.resize(id.len(), all);
-        immovable.resize(id.len(), false);
-        Some(moves)
+        self.move_to_owners(may_recut)
     }
 
     fn save(&self) -> Result<Vec<u8>, SolverError> {
@@ -461,12 +474,12 @@ impl<M: FluidMethod> Solver for Fluid<M> {
         self.steps = steps;
         self.sources = Sources { time, next_id, ..self.method.basics().sources.clone() };
         if !self.ranks.is_alone() {
-            let own = self.method.share(&self.ranks, &self.particles)?;
-            self.particles.reorder(&own);
+            // Every rank has read all particles.
+            let part = Layers { part: self.ranks.rank(), parts: self.ranks.size() };
+            let part = part.range(self.particles.len());
+            self.particles.reorder(&Vec::from_iter(part.start as u32..part.end as u32));
         }
-        self.method.restore(&self.particles, &memory);
-        self.set_speed(speed_max(&self.particles.velocity));
-        Ok(())
+        self.spread(&memory)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Particles of a fluid that is cut among ranks, whatever its method: which of them a rank owns, and how far
-//! they have left its part of space.
+//! Particles of a fluid that is cut among ranks, whatever its method: the ranks that own them, and how far they
+//! have left their rank's part of space.
 
 use amalgam_particles::DVec3;
 use amalgam_particles::reduce::CHUNK;
@@ -8,12 +8,6 @@ use rayon::prelude::*;
 
 /// Ratio of the busiest rank's work to the mean work of ranks above which space is cut anew.
 pub(crate) const UNBALANCED: f64 = 1.1;
-
-/// The indices of the particles that this rank owns, among particles that every rank has.
-pub(crate) fn own(ranks: &Ranks, positions: &[DVec3], owner: impl Fn(DVec3) -> usize + Sync) -> Vec<u32> {
-    let is_own = |&i: &u32| owner(positions[i as usize]) == ranks.rank();
-    (0..positions.len() as u32).into_par_iter().with_min_len(CHUNK).filter(is_own).collect()
-}
 
 /// The rank that each particle belongs to.
 pub(crate) fn owners(positions: &[DVec3], owner: impl Fn(DVec3) -> usize + Sync) -> Vec<u32> {

@@ -3,9 +3,12 @@
 
 use amalgam_particles::shapes::MovingShape;
 use amalgam_particles::{DVec3, ParticleId, Particles};
-use amalgam_solver_kit::{DragSettings, Fields, ForceSettings, SectionError, parse_section, renamed_keys};
+use amalgam_solver_kit::{
+    DragSettings, Fields, ForceSettings, Ranks, SectionError, parse_section, renamed_keys,
+};
 use serde::{Deserialize, de::DeserializeOwned};
 
+use crate::filling::Filled;
 use crate::sources::{Emitter, Sink, Sources};
 
 /// The largest number of sub-steps in a step.
@@ -59,14 +62,14 @@ pub(crate) fn take_fields(
 /// Particles of equal mass [kg] and radius [m] at the points [m] of `bodies`, which fill `shapes`. `place`
 /// gives the particle's position from its point.
 pub(crate) fn particles(
-    (shapes, bodies): (&[MovingShape], &[Vec<DVec3>]),
+    (shapes, bodies): (&[MovingShape], &[Filled]),
     (mass, radius): (f64, f64),
     place: impl Fn(&MovingShape, ParticleId, DVec3) -> DVec3,
 ) -> Particles {
     let mut particles = Particles::default();
-    for (points, body) in bodies.iter().zip(shapes) {
-        for &point in points {
-            let id = ParticleId(particles.len() as u64);
+    particles.reserve(bodies.iter().map(|filled| filled.points.len()).sum());
+    for (filled, body) in bodies.iter().zip(shapes) {
+        for (id, point) in filled.iter() {
             let point = place(body, id, point);
             particles.push(id, point, body.velocity_at(point), mass, radius, false);
         }
@@ -183,20 +186,29 @@ pub(crate) fn default_substeps_max() -> u32 {
 }
 
 /// Adds a fault for each body with points outside of a box. `advice` says what to write instead of moving
-/// them.
+/// them. Collective.
 pub(crate) fn check_inside(
+    ranks: &Ranks,
     (low, high): (DVec3, DVec3),
-    bodies: &[Vec<DVec3>],
+    bodies: &[Filled],
     advice: &str,
     faults: &mut Vec<SectionError>,
 ) {
-    for (k, points) in bodies.iter().enumerate() {
+    // Of each body and rank the points outside: how many, and the first.
+    let (size, rank) = (ranks.size(), ranks.rank());
+    let own = bodies.iter().enumerate().map(|(k, filled)| {
         let outside = |p: &&DVec3| !(p.cmpge(low).all() && p.cmple(high).all());
-        let count = points.iter().filter(outside).count();
-        if let Some(first) = points.iter().find(outside) {
+        let count = filled.points.iter().filter(outside).count();
+        let first = filled.points.iter().find(outside).copied().unwrap_or_default();
+        (k * size + rank, (count as f64, first))
+    });
+    let outside = ranks.shared(bodies.len() * size, own.map(|(at, (count, x))| (at, [count, x.x, x.y, x.z])));
+    for (k, of_ranks) in outside.chunks(size).enumerate() {
+        if let Some(&[_, x, y, z]) = of_ranks.iter().find(|[count, ..]| *count > 0.0) {
+            let (first, count) = (DVec3::new(x, y, z), of_ranks.iter().map(|[count, ..]| count).sum::<f64>());
             let message = format!(
                 "{count} of its {} points are outside of the domain, the first at {first}: move it inside{advice}",
-                points.len()
+                bodies[k].whole
             );
             faults.push(SectionError::new(format!("shapes[{k}]"), message));
         }

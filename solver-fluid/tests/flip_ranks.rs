@@ -42,7 +42,8 @@ max = [3.6, 1.0, 0.6]
 fn told(ranks: &Ranks, seed: u64) -> Vec<Told> {
     let form = ObstacleForm::Ball { center: DVec3::new(1.8, 1.5, 0.4), radius: 0.45 };
     let ball = Obstacle { form, rotation: DQuat::IDENTITY, is_hollow: false };
-    let world = World { obstacles: vec![ball], ..world(DVec3::new(3.6, 3.2, 4.0), 9.81) };
+    let world =
+        World { obstacles: vec![ball], ranks: ranks.clone(), ..world(DVec3::new(3.6, 3.2, 4.0), 9.81) };
     let (parameters, particles) = section::read(SECTION, &world).expect("a good section");
     let layers = parameters.cells()[2] as u64;
     let mut fluid = Flip::new(parameters, particles);

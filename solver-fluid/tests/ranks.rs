@@ -4,7 +4,7 @@ mod common;
 
 use amalgam_particles::{DVec3, random};
 use amalgam_solver_fluid::sph::{Sph, section};
-use amalgam_solver_kit::{Alone, Ranks, Solver};
+use amalgam_solver_kit::{Alone, Ranks, Solver, World};
 use common::ranks::{Told, assert_same_on_ranks};
 use common::world;
 
@@ -40,7 +40,7 @@ max = [1.2, 0.2, 0.2]
 /// The fluid on this rank after every tenth step. Space is cut anew in steps drawn by chance, with weights
 /// drawn by chance.
 fn told(ranks: &Ranks, seed: u64) -> Vec<Told> {
-    let world = world(DVec3::new(1.2, 0.6, 1.0), 9.81);
+    let world = World { ranks: ranks.clone(), ..world(DVec3::new(1.2, 0.6, 1.0), 9.81) };
     let (parameters, particles) = section::read(SECTION, &world).expect("a good section");
     let mut fluid = Sph::new(parameters, particles);
     fluid.share(ranks).expect("SPH can be cut");

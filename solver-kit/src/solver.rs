@@ -37,6 +37,8 @@ pub struct World {
     /// Obstacles of the scene, for a program that wants them ([`SolverProgram::wants_obstacles`]); else empty.
     /// The coordinator keeps particles out of them.
     pub obstacles: Vec<Obstacle>,
+    /// The ranks that are to share the participant. A program may lay out this rank's part of the particles alone.
+    pub ranks: Ranks,
 }
 
 /// A request to integrate, tentative: the state at the start of the step stays untouched.
@@ -251,9 +253,9 @@ pub trait Solver: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Keeps only the particles of this rank, of those that every rank has after its initialisation. From
-    /// here on the solvers of all ranks together are the participant: each has a part of the particles and is
-    /// called for all of them, in the same order. A solver answers for its part, except for
+    /// Takes the particles of this rank. Before, every rank has what its program has laid out: all particles, or
+    /// a part of them of its own ([`World::ranks`]). From here on the solvers of all ranks together are the
+    /// participant: each has a part of the particles and is called for all of them, in the same order. A solver answers for its part, except for
     /// - momenta and slopes of groups, which are the whole ones at the first rank and are not read at others
     ///   ([`Members::for_each`] brings members' values to the first rank);
     /// - [`Report::broken`], a pair of which one rank names that has either end;

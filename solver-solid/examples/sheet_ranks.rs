@@ -23,6 +23,7 @@ fn cloth(edge: u64) -> SolidSolver {
         gravity: DVec3::new(0.0, 0.0, -9.81),
         seed: 1,
         obstacles: Vec::new(),
+        ranks: amalgam_solver_kit::Ranks::alone(),
     };
     SolidSolver::from_section(&section, &world).unwrap_or_else(|faults| panic!("{faults:?}"))
 }
@@ -36,7 +37,7 @@ fn step(solver: &mut SolidSolver, alone: &mut Alone) -> Result<u64, SolverError>
 fn main() -> anyhow::Result<()> {
     let number = |at: usize, other: u64| std::env::args().nth(at).map_or(Ok(other), |text| text.parse());
     let (edge, steps, rounds) = (number(1, 500)?, number(2, 4)?, number(3, 5)?);
-    let mut speed = RankSpeed::new(|| cloth(edge))?;
+    let mut speed = RankSpeed::new(|_| cloth(edge))?;
     for _ in 0..=rounds {
         println!("{}", speed.round(steps, step)?);
     }

@@ -30,6 +30,7 @@ fn main() {
         gravity: DVec3::new(0.0, 0.0, -9.81),
         seed: 1,
         obstacles: Vec::new(),
+        ranks: amalgam_solver_kit::Ranks::alone(),
     };
     let mut solid = SolidSolver::from_section(&section, &world).expect("the section is right");
     let count = solid.particles().len();

@@ -135,6 +135,7 @@ pub fn implicit_step(
         gravity: DVec3::new(0.0, 0.0, -9.81),
         seed: 1,
         obstacles: Vec::new(),
+        ranks: amalgam_solver_kit::Ranks::alone(),
     };
     let section = block(particles, layout, "tolerance = 1e-4");
     let mut solid = SolidSolver::from_section(&section, &world).unwrap_or_else(|faults| panic!("{faults:?}"));

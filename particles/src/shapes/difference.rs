@@ -2,7 +2,7 @@
 
 use glam::DVec3;
 
-use super::{CellSample, Shape, ShapeError};
+use super::{CellSample, Layers, Shape, ShapeError};
 
 impl Shape {
     /// The shape from which a difference takes away; other shapes are their own outline.
@@ -23,16 +23,17 @@ impl Shape {
         }
     }
 
-    /// The cells of the shape that loses, less those whose centres are cut away.
+    /// The cells of some layers of the shape that loses, less those whose centres are cut away.
     pub(super) fn cells_left(
         &self,
         cells: Result<CellSample, Vec<ShapeError>>,
+        layers: Layers,
     ) -> Result<CellSample, Vec<ShapeError>> {
         let mut sample = cells.map_err(|faults| within("from", faults))?;
         let centres = sample.centres();
         let mut is_left = centres.iter().map(|&centre| !self.is_cut_away(centre));
         sample.cells.retain(|_| is_left.next().unwrap_or(false));
-        if sample.cells.is_empty() {
+        if sample.cells.is_empty() && layers == Layers::ALL {
             let message = "takes everything away: write smaller shapes, or move them";
             return Err(vec![ShapeError::new("subtract", message)]);
         }

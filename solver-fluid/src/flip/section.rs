@@ -2,18 +2,18 @@
 //! `docs/reference/fluid.md`.
 
 use amalgam_particles::shapes::{MovingShape, Shape};
-use amalgam_particles::{DVec3, Obstacle, ObstacleForm, Particles};
+use amalgam_particles::{Obstacle, ObstacleForm, Particles};
 use amalgam_solver_kit::{DragSettings, ForceSettings, SectionError, World};
 use serde::Deserialize;
 
 use super::FlipParameters;
-use crate::filling::{fill, volume_warnings};
+use crate::filling::{Filled, fill, total, volume_warnings};
 use crate::section::{
     EmitterSection, FacesSection, Faults, Method, SinkSection, check_emitters, check_inside,
     default_rest_density, default_substeps_max, no_faces, parse, particles, source_faults, sources,
     take_fields,
 };
-use crate::sph::initial_density::{check_density, kernel_compressions};
+use crate::sph::initial_density::{check_density, densest_by_kernel};
 
 /// Cells that a grid may have.
 pub const CELLS_MAX: f64 = (1u64 << 30) as f64;
@@ -107,16 +107,17 @@ fn default_occupancy() -> bool {
 const RENAMED: [(&str, &str); 3] =
     [("flip_share", "flip_ratio"), ("max_iterations", "iterations_max"), ("max_substeps", "substeps_max")];
 
-/// Reads and checks a section, and fills its shapes with particles.
+/// Reads and checks a section, and fills this rank's part of its shapes with particles. Collective.
 ///
 /// # Errors
-/// Every fault, with the path of its key.
+/// Every fault, with the path of its key, on all ranks.
 pub fn read(section: &str, world: &World) -> Result<(FlipParameters, Particles), Vec<SectionError>> {
     let mut section: FlipSection = parse(section, &RENAMED)?;
     let mut faults = section.scalar_faults();
     faults.extend(source_faults(&section.emitters, &section.sinks));
     let fields = take_fields((&mut section.drag, &mut section.force), &mut faults);
-    let bodies = fill(&mut section.shapes, section.spacing, Some(world.domain), &mut faults);
+    let ranks = &world.ranks;
+    let bodies = fill(ranks, &mut section.shapes, section.spacing, Some(world.domain), &mut faults);
     let mass = section.rest_density * section.spacing.powi(3);
     let parameters = FlipParameters {
         cell_size: section.cell_size.unwrap_or(2.0 * section.spacing),
@@ -124,12 +125,7 @@ pub fn read(section: &str, world: &World) -> Result<(FlipParameters, Particles),
         spacing: section.spacing,
         particle_mass: mass,
         radius: section.radius.unwrap_or(0.5 * section.spacing),
-        sources: sources(
-            &section.emitters,
-            &section.sinks,
-            bodies.iter().map(Vec::len).sum::<usize>() as u64,
-            world.gravity,
-        ),
+        sources: sources(&section.emitters, &section.sinks, total(&bodies), world.gravity),
         fields,
         jitter: section.jitter,
         seed: world.seed,
@@ -148,29 +144,28 @@ pub fn read(section: &str, world: &World) -> Result<(FlipParameters, Particles),
     if faults.is_empty() {
         check_cells(&parameters, &mut faults);
         check_obstacles(&parameters, &mut faults);
-        check_inside(world.domain, &bodies, "", &mut faults);
+        check_inside(ranks, world.domain, &bodies, "", &mut faults);
         check_emitters(&parameters.sources, section.spacing, world.domain, "", &mut faults);
     }
     if !faults.is_empty() {
         return Err(faults);
     }
     // Densities are measured on the lattices, before the jitter. Single points stay where the scene has them.
-    let lattices: Vec<Vec<DVec3>> = bodies
-        .iter()
-        .zip(&section.shapes)
-        .map(
-            |(points, body)| {
-                if matches!(body.shape, Shape::Points { .. }) { Vec::new() } else { points.clone() }
-            },
-        )
-        .collect();
-    let at_start = kernel_compressions(&lattices.concat(), section.spacing, world.domain, &world.obstacles);
+    let lattice = |(filled, body): (&Filled, &MovingShape)| match body.shape {
+        Shape::Points { .. } => Filled { points: Vec::new(), ..*filled },
+        _ => filled.clone(),
+    };
+    let lattices: Vec<Filled> = bodies.iter().zip(&section.shapes).map(lattice).collect();
+    let densest = densest_by_kernel(ranks, &lattices, section.spacing, world.domain, &world.obstacles);
     let mut warnings = volume_warnings(&section.shapes, &lattices, section.spacing);
-    warnings.extend(check_density(&lattices, &at_start, section.rest_density, &mut faults));
+    warnings.extend(check_density(&densest, section.rest_density, &mut faults));
     if !faults.is_empty() {
         return Err(faults);
     }
-    warnings.iter().for_each(|warning| tracing::warn!("{}: {warning}", world.participant));
+    warnings
+        .iter()
+        .filter(|_| ranks.is_first())
+        .for_each(|warning| tracing::warn!("{}: {warning}", world.participant));
     let filled = (&section.shapes[..], &bodies[..]);
     let particles = particles(filled, (mass, parameters.radius), |body, id, point| {
         if matches!(body.shape, Shape::Points { .. }) { point } else { parameters.jittered(id, point) }
@@ -260,7 +255,7 @@ fn check_obstacles(parameters: &FlipParameters, faults: &mut Vec<SectionError>) 
 
 #[cfg(test)]
 mod tests {
-    use amalgam_particles::DQuat;
+    use amalgam_particles::{DQuat, DVec3};
 
     use super::*;
 
@@ -280,6 +275,7 @@ mod tests {
             gravity: DVec3::new(0.0, 0.0, -9.81),
             seed: 1,
             obstacles: obstacles.iter().map(obstacle).collect(),
+            ranks: amalgam_solver_kit::Ranks::alone(),
         };
         let faults = read(section, &world).err().unwrap_or_default();
         faults.into_iter().map(|fault| fault.key).collect()

@@ -475,13 +475,12 @@ impl FluidMethod for FlipMethod {
         self.pressure.iter_mut().flatten().zip(memory).for_each(|(pressure, &kept)| *pressure = kept);
     }
 
-    fn share(&mut self, ranks: &Ranks, particles: &Particles) -> Result<Vec<u32>, SolverError> {
-        let grid = &self.settings.grid;
-        let some = particles.position.iter().copied().skip(ranks.rank()).step_by(ranks.size());
-        let slab = Slab::new(ranks, *grid, &Slab::count(ranks, grid, some))?;
-        let own = ranks::own(ranks, &particles.position, |x| slab.owner(x));
+    fn share(&mut self, ranks: &Ranks, particles: &Particles) -> Result<(), SolverError> {
+        let grid = self.settings.grid;
+        let counts = Slab::count(ranks, &grid, particles.position.iter().copied());
+        let slab = Slab::new(ranks, grid, &counts)?;
         self.take(slab);
-        Ok(own)
+        Ok(())
     }
 
     fn owners(&mut self, particles: &Particles, may_recut: bool) -> Vec<u32> {

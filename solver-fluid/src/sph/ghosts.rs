@@ -49,15 +49,11 @@ impl Default for Share {
 }
 
 impl Share {
-    /// The part of this rank, and the indices of its particles. Every rank must have all particles.
-    /// Collective.
-    pub(super) fn new(ranks: &Ranks, grid: &FixedPointGrid, positions: &[DVec3]) -> (Self, Vec<u32>) {
-        // Of n ranks each counts every nth particle.
-        let of = |k: usize| ranks.rank() + k * ranks.size();
-        let count = positions.len().saturating_sub(ranks.rank()).div_ceil(ranks.size());
-        let cut = Decomposition::balanced(ranks, |k| cell(grid, positions[of(k)]), count, 1);
-        let own = ranks::own(ranks, positions, |x| cut.owner(cell(grid, x)));
-        (Self { ranks: ranks.clone(), cut, ..Self::default() }, own)
+    /// The part of this rank, where each rank has some of the particles, wherever they are. Collective.
+    pub(super) fn new(ranks: &Ranks, grid: &FixedPointGrid, positions: &[DVec3]) -> Self {
+        let mut share = Self { ranks: ranks.clone(), ..Self::default() };
+        share.recut(grid, positions, 1);
+        share
     }
 
     /// Counts the time that work on own particles takes.

@@ -19,21 +19,22 @@
 //! as 1, 6 were noisy and 10 unstable. With groups of 11 times the mass, 10 were stable. The same dam break
 //! gained no energy at any `cfl` up to 1.
 
-use amalgam_particles::{CellGrid, DVec3, Particles, shapes::MovingShape};
-use amalgam_solver_kit::{DragSettings, ForceSettings, SectionError, World};
+use amalgam_particles::{DVec3, Particles, shapes::MovingShape};
+use amalgam_solver_kit::{DragSettings, ForceSettings, Ranks, SectionError, World};
 use serde::Deserialize;
 
 use super::{
     Artificial, Formulation, Morris, Mueller, ObstacleDensity, SphParameters, Xsph,
     guard::{SOUND_SPEED_RATIO, speed_warning},
-    initial_density::{check_density, compressions},
+    initial_density::{Start, check_density},
+    neighbours::FixedPointGrid,
     pressure::{
         equation_of_state::{EquationOfState, Law},
         hydrostatic::{Weight, press},
     },
     walls::Walls,
 };
-use crate::filling::{fill, volume_warnings};
+use crate::filling::{Filled, fill, total, volume_warnings};
 use crate::section::{
     EmitterSection, FacesSection, Faults, Method, SinkSection, check_emitters, check_inside,
     default_rest_density, default_substeps_max, no_faces, parse, particles, source_faults, sources,
@@ -132,10 +133,10 @@ fn default_cfl() -> f64 {
 /// Names of keys in earlier versions, and their names now.
 const RENAMED: [(&str, &str); 1] = [("max_substeps", "substeps_max")];
 
-/// Reads and checks a section, and fills its shapes with particles.
+/// Reads and checks a section, and fills this rank's part of its shapes with particles. Collective.
 ///
 /// # Errors
-/// Every fault, with the path of its key.
+/// Every fault, with the path of its key, on all ranks.
 pub fn read(section: &str, world: &World) -> Result<(SphParameters, Particles), Vec<SectionError>> {
     let mut section: SphSection = parse(section, &RENAMED)?;
     let mut faults = section.scalar_faults();
@@ -144,32 +145,36 @@ pub fn read(section: &str, world: &World) -> Result<(SphParameters, Particles), 
     let support_radius = 2.0 * section.smoothing_ratio * section.spacing;
     let walls = section.walls(world, support_radius);
     let held_by = walls.map(|walls| (walls.min, walls.max));
-    let mut bodies = fill(&mut section.shapes, section.spacing, held_by, &mut faults);
+    let ranks = &world.ranks;
+    let mut bodies = fill(ranks, &mut section.shapes, section.spacing, held_by, &mut faults);
     if !faults.is_empty() {
         return Err(faults);
     }
     if let Some(walls) = &walls {
-        check_domain(walls, support_radius, &bodies, &mut faults);
+        check_domain(ranks, walls, support_radius, &bodies, &mut faults);
         let sources = sources(&section.emitters, &section.sinks, 0, world.gravity);
         let domain = (walls.min, walls.max);
         check_emitters(&sources, section.spacing, domain, " or write walls = false", &mut faults);
     }
-    let initial_speed = section.initial_speed(&bodies);
-    let largest_speed = (initial_speed * initial_speed + 2.0 * section.fall(world, &bodies)).sqrt();
+    let mut largest = [section.initial_speed(&bodies), section.fall(world, &bodies)];
+    ranks.max(&mut largest);
+    let [initial_speed, fall] = largest;
+    let largest_speed = (initial_speed * initial_speed + 2.0 * fall).sqrt();
     let sound_speed = section.sound_speed(largest_speed, &mut faults);
-    if faults.is_empty() {
-        check_overlaps(&bodies, section.spacing, &mut faults);
+    if !faults.is_empty() {
+        return Err(faults);
     }
+    let start = Start::new(ranks, &FixedPointGrid::new(support_radius, walls), &bodies);
+    start.check_overlaps(&bodies, section.spacing, &mut faults);
     if !faults.is_empty() {
         return Err(faults);
     }
     let radius = section.radius.unwrap_or(0.5 * section.spacing);
     let formulation = section.formulation(sound_speed, support_radius);
     let [kernel, _] = formulation.kernels(support_radius);
-    let next_id = bodies.iter().map(Vec::len).sum::<usize>() as u64;
     let parameters = SphParameters {
         radius,
-        sources: sources(&section.emitters, &section.sinks, next_id, world.gravity),
+        sources: sources(&section.emitters, &section.sinks, total(&bodies), world.gravity),
         fields,
         spacing: section.spacing,
         support_radius,
@@ -182,17 +187,21 @@ pub fn read(section: &str, world: &World) -> Result<(SphParameters, Particles), 
         walls,
         obstacles: ObstacleDensity::new(&world.obstacles, walls, &kernel, section.spacing),
     };
-    let at_start = compressions(&parameters, &bodies.concat());
     let mut warnings = volume_warnings(&section.shapes, &bodies, section.spacing);
     warnings.extend(speed_warning(sound_speed, initial_speed));
-    warnings.extend(check_density(&bodies, &at_start, section.rest_density, &mut faults));
+    let densest = start.densest(&parameters, &bodies);
+    warnings.extend(check_density(&densest, section.rest_density, &mut faults));
+    drop(start);
     let SphParameters { spacing, gravity, state, .. } = parameters;
     let weight = Weight { spacing, gravity, state, walls: held_by };
-    faults.extend(press((&section.shapes, &mut bodies), section.hydrostatic, &weight).err());
+    faults.extend(press(ranks, (&section.shapes, &mut bodies), section.hydrostatic, &weight).err());
     if !faults.is_empty() {
         return Err(faults);
     }
-    warnings.iter().for_each(|warning| tracing::warn!("{}: {warning}", world.participant));
+    warnings
+        .iter()
+        .filter(|_| ranks.is_first())
+        .for_each(|warning| tracing::warn!("{}: {warning}", world.participant));
     let filled = (&section.shapes[..], &bodies[..]);
     let particles = particles(filled, (parameters.mass, radius), |_, _, point| point);
     Ok((parameters, particles))
@@ -280,16 +289,17 @@ impl SphSection {
         faults.0
     }
 
-    /// The largest speed at the start, emitters included [m/s].
-    fn initial_speed(&self, bodies: &[Vec<DVec3>]) -> f64 {
+    /// The largest speed on this rank at the start, emitters included [m/s].
+    fn initial_speed(&self, bodies: &[Filled]) -> f64 {
         let emitted = self.emitters.iter().map(|emitter| emitter.speed);
         let moving = self.shapes.iter().zip(bodies);
-        let moving = moving.flat_map(|(body, points)| points.iter().map(|&x| body.velocity_at(x).length()));
+        let moving =
+            moving.flat_map(|(body, filled)| filled.points.iter().map(|&x| body.velocity_at(x).length()));
         moving.chain(emitted).fold(0.0, f64::max)
     }
 
-    /// The largest potential energy [J/kg] of a point of the fluid over the domain's lowest point.
-    fn fall(&self, world: &World, bodies: &[Vec<DVec3>]) -> f64 {
+    /// The largest potential energy [J/kg] of a point of the fluid on this rank over the domain's lowest point.
+    fn fall(&self, world: &World, bodies: &[Filled]) -> f64 {
         let lowest = DVec3::select(world.gravity.cmpgt(DVec3::ZERO), world.domain.1, world.domain.0);
         let above = |point: DVec3, edge: f64| {
             // An axis without gravity adds nothing; 0 times an infinite extent would be NaN.
@@ -299,7 +309,8 @@ impl SphSection {
             };
             along(0) + along(1) + along(2)
         };
-        let filled = bodies.iter().flatten().map(|&point| above(point, 0.5 * self.spacing));
+        let filled =
+            bodies.iter().flat_map(|filled| &filled.points).map(|&point| above(point, 0.5 * self.spacing));
         let emitted = self.emitters.iter().map(|emitter| above(emitter.center, emitter.radius));
         filled.chain(emitted).fold(0.0, f64::max)
     }
@@ -318,7 +329,14 @@ impl SphSection {
     }
 }
 
-fn check_domain(walls: &Walls, support_radius: f64, bodies: &[Vec<DVec3>], faults: &mut Vec<SectionError>) {
+/// Adds faults of a domain that is too narrow, or of points outside of it. Collective.
+fn check_domain(
+    ranks: &Ranks,
+    walls: &Walls,
+    support_radius: f64,
+    bodies: &[Filled],
+    faults: &mut Vec<SectionError>,
+) {
     let extent = walls.max - walls.min;
     // The comparison fails for NaN. In a narrower domain a particle would see the image of an image of
     // itself.
@@ -332,41 +350,7 @@ fn check_domain(walls: &Walls, support_radius: f64, bodies: &[Vec<DVec3>], fault
         faults.push(SectionError::new("spacing", message));
         return;
     }
-    check_inside((walls.min, walls.max), bodies, " or write walls = false", faults);
-}
-
-/// Adds a fault if two particles are nearer than half a spacing, since the fluid's pressure would throw them
-/// apart.
-fn check_overlaps(bodies: &[Vec<DVec3>], spacing: f64, faults: &mut Vec<SectionError>) {
-    let points = bodies.concat();
-    let body_of = |index: usize| {
-        let mut end = 0;
-        bodies
-            .iter()
-            .take_while(|body| {
-                end += body.len();
-                end <= index
-            })
-            .count()
-    };
-    let reach = 0.5 * spacing * (1.0 - 1e-9);
-    let grid = CellGrid::new(&points, reach);
-    for (i, &x) in points.iter().enumerate() {
-        let mut other = None;
-        grid.for_each_near(x, |j| {
-            if (j as usize) < i && points[j as usize].distance(x) < reach {
-                other = Some(j as usize);
-            }
-        });
-        if let Some(j) = other {
-            let message = format!(
-                "has a point at {x} within half a spacing of one of shapes[{}]: move them apart",
-                body_of(j)
-            );
-            faults.push(SectionError::new(format!("shapes[{}]", body_of(i)), message));
-            return;
-        }
-    }
+    check_inside(ranks, (walls.min, walls.max), bodies, " or write walls = false", faults);
 }
 
 #[cfg(test)]
@@ -380,6 +364,7 @@ mod tests {
             gravity: DVec3::new(0.0, 0.0, -9.81),
             seed: 1,
             obstacles: Vec::new(),
+            ranks: Ranks::alone(),
         }
     }
 

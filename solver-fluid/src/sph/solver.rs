@@ -344,13 +344,12 @@ impl FluidMethod for SphMethod {
         self.find_densities(When::Start, committed(particles));
     }
 
-    fn share(&mut self, ranks: &Ranks, particles: &Particles) -> Result<Vec<u32>, SolverError> {
-        let (share, own) = Share::new(ranks, &self.grid(), &particles.position);
-        self.share = share;
+    fn share(&mut self, ranks: &Ranks, particles: &Particles) -> Result<(), SolverError> {
+        self.share = Share::new(ranks, &self.grid(), &particles.position);
         if !ranks.is_first() {
             self.guard = Guard::silent();
         }
-        Ok(own)
+        Ok(())
     }
 
     fn owners(&mut self, particles: &Particles, may_recut: bool) -> Vec<u32> {

@@ -14,6 +14,7 @@ pub fn world(domain: DVec3, gravity: f64) -> World {
         gravity: DVec3::new(0.0, 0.0, -gravity),
         seed: 1,
         obstacles: Vec::new(),
+        ranks: amalgam_solver_kit::Ranks::alone(),
     }
 }
 

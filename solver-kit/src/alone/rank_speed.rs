@@ -41,11 +41,11 @@ pub struct RankRound {
 }
 
 impl<S: Solver> RankSpeed<S> {
-    /// Creates the solver three times: whole, and as two parts.
+    /// Creates the solver three times: whole, and as two parts, each with the ranks that will share it.
     ///
     /// # Errors
     /// The solver cannot be cut among ranks.
-    pub fn new(create: impl Fn() -> S + Sync) -> Result<Self, SolverError> {
+    pub fn new(create: impl Fn(&Ranks) -> S + Sync) -> Result<Self, SolverError> {
         let whole = Part::new(&create, Ranks::alone(), 2)?;
         let [first, second] = <[Ranks; 2]>::try_from(Ranks::threads(2))
             .map_err(|ranks| SolverError(format!("{} ranks in place of 2", ranks.len())))?;
@@ -112,11 +112,11 @@ impl<S: Solver> RankSpeed<S> {
 }
 
 impl<S: Solver> Part<S> {
-    fn new(create: impl Fn() -> S + Sync, ranks: Ranks, threads: usize) -> Result<Self, SolverError> {
+    fn new(create: impl Fn(&Ranks) -> S + Sync, ranks: Ranks, threads: usize) -> Result<Self, SolverError> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = pool.map_err(|error| SolverError(error.to_string()))?;
         let solver = pool.install(|| {
-            let mut solver = create();
+            let mut solver = create(&ranks);
             if !ranks.is_alone() {
                 solver.share(&ranks)?;
             }

@@ -23,7 +23,7 @@ use crate::near::NearParticles;
 use crate::section::SectionError;
 use crate::solver::{Answer, Request, Solver, SolverProgram, World};
 use crate::sums::{check_finite, missing_energy, state_hash, totals};
-use answers::agreed;
+use answers::{agreed, all_particles, in_order_of_ids};
 
 /// Reasons for which a call was refused.
 #[derive(Debug, thiserror::Error)]
@@ -126,29 +126,37 @@ impl Session {
             gravity: vec3_from_wire("gravity", request.gravity)?,
             seed: request.seed,
             obstacles,
+            ranks: self.ranks.clone(),
         };
         let mut solver = program.create(&request.section, &world).map_err(Refusal::Section)?;
-        let table = Table {
-            particles: solver.particles().clone(),
-            stable_dt: solver.stable_dt(),
-            occupancy: solver.occupancy_grid(),
-            triangles: solver.triangles(),
-            integration: solver.integration(),
-            bodies: solver.bodies(),
-            keeps_off_obstacles: solver.keeps_off_obstacles(),
-        };
-        if table.bodies.as_ref().is_some_and(|bodies| bodies.len() != table.particles.len()) {
+        let (particles, ranks) = (solver.particles(), &self.ranks);
+        let bodies = solver.bodies();
+        if bodies.as_ref().is_some_and(|bodies| bodies.len() != particles.len()) {
             return Err(Refusal::Solver(SolverError("one body is wanted for each particle".into())));
         }
-        let has_bodies = table.bodies.is_some();
-        table.particles.validate().map_err(|error| Refusal::Solver(SolverError(error.to_string())))?;
-        let mut near = NearParticles::new(&self.ranks, &*solver)?;
-        if !self.ranks.is_alone() {
-            solver.share(&self.ranks)?;
+        let valid = particles.validate().map_err(|error| Refusal::Solver(SolverError(error.to_string())));
+        agreed(ranks, valid)?;
+        let has_bodies = bodies.is_some();
+        let bodies = bodies.map(|bodies| in_order_of_ids(ranks, &particles.id, bodies));
+        let triangles = solver.triangles();
+        let mut near = NearParticles::new(ranks, &*solver)?;
+        if !ranks.is_alone() {
+            solver.share(ranks)?;
             near.share(solver.particles());
         }
-        let count = table.particles.len() as u64;
-        self.run = Some(Run { has_bodies, ..Run::new((context, self.ranks.clone()), (solver, count), near) });
+        let table = Table {
+            particles: all_particles(ranks, solver.particles()),
+            stable_dt: solver.stable_dt(),
+            occupancy: solver.occupancy_grid(),
+            triangles,
+            integration: solver.integration(),
+            bodies,
+            keeps_off_obstacles: solver.keeps_off_obstacles(),
+        };
+        let mut run = Run::new((context, ranks.clone()), solver, near);
+        run.has_bodies = has_bodies;
+        run.count_particles();
+        self.run = Some(run);
         self.fault = None;
         Ok(table)
     }
@@ -333,17 +341,13 @@ fn check_beginning(beginning: &Context, serving: &Context) -> Result<(), Refusal
 }
 
 impl Run {
-    fn new(
-        (context, ranks): (Context, Ranks),
-        (solver, count): (Box<dyn Solver>, u64),
-        near: NearParticles,
-    ) -> Self {
+    fn new((context, ranks): (Context, Ranks), solver: Box<dyn Solver>, near: NearParticles) -> Self {
         let own = solver.particles().len();
         Self {
             context,
             ranks,
             solver,
-            count,
+            count: own as u64,
             phase: Phase::Ready,
             ids: IdIndex::default(),
             near,

@@ -12,6 +12,7 @@ pub fn world(gravity: DVec3) -> World {
         gravity,
         seed: 1,
         obstacles: Vec::new(),
+        ranks: amalgam_solver_kit::Ranks::alone(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use amalgam_particles::{DVec3, GroupMap};
 use amalgam_solver_fluid::sph::{Sph, section};
-use amalgam_solver_kit::{Alone, AloneGroups, Solver};
+use amalgam_solver_kit::{Alone, AloneGroups, Ranks, Solver, World};
 
 use super::measurement::{Bound, Idle, Measurement, Peer};
 use super::steps::{StepTimes, world};
@@ -54,19 +54,19 @@ pub fn measure(quick: bool, idle: Idle) -> Result<Vec<Measurement>, CommandError
     Ok(figures)
 }
 
-/// A cube of water that is about to fall apart, with `edge` particles along an edge.
-pub(super) fn cube(edge: u32) -> Result<Sph, String> {
+/// This rank's part of a cube of water that is about to fall apart, with `edge` particles along an edge.
+pub(super) fn cube(edge: u32, ranks: &Ranks) -> Result<Sph, String> {
     let section = format!(
         "spacing = {}\n[[shapes]]\ntype = \"box\"\nmin = [0, 0, 0]\nmax = [{EDGE}, {EDGE}, {EDGE}]",
         EDGE / f64::from(edge)
     );
-    let (parameters, particles) = section::read(&section, &world(DVec3::new(2.0 * EDGE, EDGE, 2.0 * EDGE)))
-        .map_err(|faults| format!("{faults:?}"))?;
+    let world = World { ranks: ranks.clone(), ..world(DVec3::new(2.0 * EDGE, EDGE, 2.0 * EDGE)) };
+    let (parameters, particles) = section::read(&section, &world).map_err(|faults| format!("{faults:?}"))?;
     Ok(Sph::new(parameters, particles))
 }
 
 fn dam_break(case: &BlockOfWater, idle: Idle) -> Result<Vec<Measurement>, String> {
-    let mut solver = cube(case.edge)?;
+    let mut solver = cube(case.edge, &Ranks::alone())?;
     let n = solver.particles().len();
     // Every hundredth particle is in a group of ten that moves with its fluid.
     let members: Vec<u32> = (0..n as u32).step_by(100).collect();

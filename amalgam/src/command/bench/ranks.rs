@@ -44,7 +44,7 @@ impl Stepper {
         let thread = thread::spawn(move || {
             let pool = ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
             pool.install(move || {
-                let mut fluid = fluids::cube(edge).expect("a good section");
+                let mut fluid = fluids::cube(edge, &ranks).expect("a good section");
                 if !ranks.is_alone() {
                     fluid.share(&ranks).expect("SPH can be cut");
                 }

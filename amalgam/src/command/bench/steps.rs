@@ -71,5 +71,6 @@ pub(super) fn world(max: DVec3) -> World {
         gravity: DVec3::new(0.0, 0.0, -9.81),
         seed: 1,
         obstacles: Vec::new(),
+        ranks: amalgam_solver_kit::Ranks::alone(),
     }
 }

@@ -33,6 +33,7 @@ pub(super) fn fluids(plan: &Plan, participants: &[(&str, &str)]) -> Vec<SoftFlui
             gravity: plan.domain.gravity,
             seed: plan.seed,
             obstacles: Vec::new(),
+            ranks: amalgam_solver_kit::Ranks::alone(),
         };
         // The fluid's solver has given its warnings already.
         let quiet = tracing::subscriber::NoSubscriber::default();

@@ -92,6 +92,7 @@ pub(super) fn parse(name: &str, text: &str, set: &[String]) -> Result<(Scene, Wo
         gravity: scene.domain.gravity,
         seed: scene.header.seed,
         obstacles: Vec::new(),
+        ranks: amalgam_solver_kit::Ranks::alone(),
     };
     Ok((scene, world))
 }

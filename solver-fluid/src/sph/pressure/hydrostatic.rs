@@ -6,14 +6,16 @@
 //! the same. So a layer of thickness h gets the thickness h rho0 / rho(p). Each column of particles along
 //! gravity keeps its foot, and its layers move nearer to each other.
 //!
-//! Shapes that touch are one pool with one surface, half a spacing above their highest particle.
+//! Shapes that touch are one pool with one surface, half a spacing above their highest particle. Of ranks that share
+//! the fluid, each presses some of the columns.
 
-use std::collections::BTreeMap;
-
-use amalgam_particles::{DVec3, shapes::MovingShape};
-use amalgam_solver_kit::SectionError;
+use amalgam_particles::{DVec3, random, shapes::MovingShape};
+use amalgam_solver_kit::{Ranks, SectionError};
+use bytemuck::{Pod, Zeroable};
+use rayon::prelude::*;
 
 use super::equation_of_state::EquationOfState;
+use crate::filling::{Filled, around};
 
 /// Coordinates that differ by less than this [spacings] count as equal.
 const SAME: f64 = 1e-3;
@@ -57,11 +59,13 @@ impl Down {
 
 /// Presses the points of bodies at rest together until their pressure carries their weight. Without a `wish`
 /// this happens to pools that walls hold on all sides. With the wish `true` it happens to all bodies at rest.
+/// Collective.
 ///
 /// # Errors
 /// The wish is `true`, but gravity is along no axis or no pool is at rest.
 pub(in crate::sph) fn press(
-    (shapes, bodies): (&[MovingShape], &mut [Vec<DVec3>]),
+    ranks: &Ranks,
+    (shapes, bodies): (&[MovingShape], &mut [Filled]),
     wish: Option<bool>,
     weight: &Weight,
 ) -> Result<(), SectionError> {
@@ -76,28 +80,26 @@ pub(in crate::sph) fn press(
         return refused("needs gravity along one axis of the domain: leave it out");
     };
     let rests = |k: &usize| shapes[*k].velocity == DVec3::ZERO && shapes[*k].angular_velocity == DVec3::ZERO;
-    let mut pools = pools(bodies, weight.spacing);
+    let mut pools = pools(ranks, bodies, weight.spacing);
     pools.retain(|pool| pool.iter().all(rests));
     if pools.is_empty() {
         return refused("needs a shape at rest, which touches none that moves: leave it out");
     }
     for pool in pools {
-        let columns = columns(bodies, &pool, &down, weight.spacing);
-        if wish == Some(true) || is_held(&columns, bodies, &down, weight) {
-            press_pool(&columns, bodies, &down, weight);
+        let mut columns = Columns::gather(ranks, bodies, &pool, &down, weight.spacing);
+        let heights = columns.heights(ranks);
+        if wish == Some(true) || heights.is_some_and(|heights| heights.are_held(&down, weight)) {
+            columns.press(heights.map_or(0.0, |heights| heights.top), &down, weight);
+            columns.hand_back(ranks, bodies, &pool, &down, weight.spacing);
         }
     }
     Ok(())
 }
 
-/// A particle: the number of its body, and its index among the body's points.
-type Place = (usize, usize);
-
-/// Pools: sets of bodies whose bounding boxes touch each other.
-fn pools(bodies: &[Vec<DVec3>], spacing: f64) -> Vec<Vec<usize>> {
-    let around = |points: &Vec<DVec3>| {
-        let fold = |pick: fn(DVec3, DVec3) -> DVec3, start| points.iter().copied().fold(start, pick);
-        let (low, high) = (fold(DVec3::min, DVec3::INFINITY), fold(DVec3::max, DVec3::NEG_INFINITY));
+/// Pools: sets of bodies whose bounding boxes touch each other. Collective.
+fn pools(ranks: &Ranks, bodies: &[Filled], spacing: f64) -> Vec<Vec<usize>> {
+    let around = |body: &Filled| {
+        let (low, high) = around(ranks, &body.points);
         (low - 0.5 * spacing, high + 0.5 * spacing)
     };
     let boxes: Vec<(DVec3, DVec3)> = bodies.iter().map(around).collect();
@@ -116,68 +118,159 @@ fn pools(bodies: &[Vec<DVec3>], spacing: f64) -> Vec<Vec<usize>> {
     pools
 }
 
-/// The columns of a pool's particles along gravity, each from its foot upwards.
-fn columns(bodies: &[Vec<DVec3>], pool: &[usize], down: &Down, spacing: f64) -> Vec<Vec<Place>> {
-    let mut columns: BTreeMap<[i64; 2], Vec<Place>> = BTreeMap::new();
-    for &body in pool {
-        for (place, point) in bodies[body].iter().enumerate() {
-            let across = [1, 2].map(|k| point[(down.axis + k) % 3]);
-            let key = across.map(|x| (x / spacing * PARTS).round() as i64);
-            columns.entry(key).or_default().push((body, place));
-        }
+/// A particle of a column along gravity.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct InColumn {
+    /// The rounded position across gravity.
+    column: [i64; 2],
+    /// The height [m].
+    height: f64,
+}
+
+impl InColumn {
+    fn of(point: DVec3, down: &Down, spacing: f64) -> Self {
+        let across = [1, 2].map(|k| point[(down.axis + k) % 3]);
+        Self { column: across.map(|x| (x / spacing * PARTS).round() as i64), height: down.height(point) }
     }
-    let mut columns: Vec<Vec<Place>> = columns.into_values().collect();
-    let height = |&(body, place): &Place| down.height(bodies[body][place]);
-    columns.iter_mut().for_each(|column| column.sort_by(|a, b| height(a).total_cmp(&height(b))));
-    columns
+
+    /// The rank that has the whole column.
+    fn rank(&self, ranks: &Ranks) -> usize {
+        let [a, b] = self.column.map(i64::cast_unsigned);
+        (random::mix(random::mix(a) ^ b) % ranks.size() as u64) as usize
+    }
 }
 
-/// True if walls hold the fluid on all sides and below, and its surface is level, so that nothing will move.
-fn is_held(columns: &[Vec<Place>], bodies: &[Vec<DVec3>], down: &Down, weight: &Weight) -> bool {
-    let Some((low, high)) = weight.walls else { return false };
-    let height = |&(body, place): &Place| down.height(bodies[body][place]);
-    let ends = |column: &Vec<Place>| (height(&column[0]), height(&column[column.len() - 1]));
-    let Some(first) = columns.first() else { return false };
-    let (foot, top) = ends(first);
-    let same = |a: f64, b: f64| (a - b).abs() <= SAME * weight.spacing;
-    let is_level = columns.iter().all(|column| {
-        let (own_foot, own_top) = ends(column);
-        column.len() == first.len() && same(own_foot, foot) && same(own_top, top)
-    });
-    let floor = if down.up > 0.0 { low[down.axis] } else { -high[down.axis] };
-    let across = [1, 2].map(|k| (down.axis + k) % 3);
-    // Columns fill the floor, each a spacing wide. Layers between walls may be spread a little, hence 0.9.
-    let area: f64 = across.iter().map(|&axis| (high - low)[axis]).product();
-    let filled = columns.len() as f64 * weight.spacing * weight.spacing;
-    is_level && foot - floor <= weight.spacing && filled >= 0.9 * area
+/// Whole columns of a pool's particles along gravity. Each column is at one rank.
+struct Columns {
+    /// The particles in the order in which they came, from one rank after the other.
+    particles: Vec<InColumn>,
+    /// The number of particles from each rank.
+    from: Vec<usize>,
+    /// The indices of the particles, column by column, each from its foot upwards.
+    order: Vec<u32>,
 }
 
-fn press_pool(columns: &[Vec<Place>], bodies: &mut [Vec<DVec3>], down: &Down, weight: &Weight) {
-    let spacing = weight.spacing;
-    let height = |bodies: &[Vec<DVec3>], (body, place): Place| down.height(bodies[body][place]);
-    let tops = columns.iter().filter_map(|column| column.last());
-    let highest = tops.map(|&top| height(bodies, top)).fold(f64::NEG_INFINITY, f64::max);
-    let surface = highest + 0.5 * spacing;
-    // rho0 / rho(p) at a height, which is a height before the layers move.
-    let thinner = |height: f64| {
-        let depth = (surface - height).max(0.0);
-        let pressure = weight.state.rest_density * down.gravity * depth;
-        1.0 / weight.state.compression(pressure)
-    };
-    for column in columns {
-        // The heights of the particle below, before and after it moved.
-        let mut below: Option<[f64; 2]> = None;
-        for &(body, place) in column {
-            let before = height(bodies, (body, place));
+/// Heights of all columns of a pool [m].
+#[derive(Clone, Copy)]
+struct Heights {
+    /// The lowest foot and the highest one.
+    feet: [f64; 2],
+    /// The highest top, and the lowest one.
+    top: f64,
+    lowest_top: f64,
+    /// The fewest particles in a column, and the most.
+    lengths: [f64; 2],
+    columns: f64,
+}
+
+impl Columns {
+    /// The columns that this rank has. Collective.
+    fn gather(ranks: &Ranks, bodies: &[Filled], pool: &[usize], down: &Down, spacing: f64) -> Self {
+        let mut sent = vec![Vec::new(); ranks.size()];
+        for &point in pool.iter().flat_map(|&body| &bodies[body].points) {
+            let particle = InColumn::of(point, down, spacing);
+            sent[particle.rank(ranks)].push(particle);
+        }
+        let arrived = ranks.all_to_all(sent);
+        let from = arrived.iter().map(Vec::len).collect();
+        let particles = match <[Vec<InColumn>; 1]>::try_from(arrived) {
+            Ok([own]) => own,
+            Err(arrived) => arrived.concat(),
+        };
+        let mut order: Vec<u32> = (0..particles.len() as u32).collect();
+        order.par_sort_by(|&a, &b| {
+            let (a, b) = (&particles[a as usize], &particles[b as usize]);
+            a.column.cmp(&b.column).then(a.height.total_cmp(&b.height))
+        });
+        Self { particles, from, order }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u32]> {
+        let column = |i: u32| self.particles[i as usize].column;
+        self.order.chunk_by(move |&a, &b| column(a) == column(b))
+    }
+
+    /// The heights of the columns of all ranks, if there are any. Collective.
+    fn heights(&self, ranks: &Ranks) -> Option<Heights> {
+        let height = |i: u32| self.particles[i as usize].height;
+        let mut most = [f64::NEG_INFINITY; 6];
+        let mut columns = 0;
+        for column in self.iter() {
+            let (foot, top, length) =
+                (height(column[0]), height(column[column.len() - 1]), column.len() as f64);
+            for (most, value) in most.iter_mut().zip([-foot, foot, top, -top, -length, length]) {
+                *most = most.max(value);
+            }
+            columns += 1;
+        }
+        let mut count = [columns];
+        ranks.max(&mut most);
+        ranks.sum(&mut count);
+        let [lowest_foot, foot, top, lowest_top, shortest, longest] = most;
+        (count[0] > 0).then_some(Heights {
+            feet: [-lowest_foot, foot],
+            top,
+            lowest_top: -lowest_top,
+            lengths: [-shortest, longest],
+            columns: count[0] as f64,
+        })
+    }
+
+    /// Moves the particles nearer to each other, below a surface half a spacing above the `highest` [m].
+    fn press(&mut self, highest: f64, down: &Down, weight: &Weight) {
+        let spacing = weight.spacing;
+        let surface = highest + 0.5 * spacing;
+        // rho0 / rho(p) at a height, which is a height before the layers move.
+        let thinner = |height: f64| {
+            let depth = (surface - height).max(0.0);
+            let pressure = weight.state.rest_density * down.gravity * depth;
+            1.0 / weight.state.compression(pressure)
+        };
+        // The particle below: its column, and its heights before and after it moved.
+        let mut below: Option<([i64; 2], [f64; 2])> = None;
+        for &i in &self.order {
+            let InColumn { column, height: before } = self.particles[i as usize];
             // A particle above a gap does not rest on the particle below the gap.
-            let stands_on = below.filter(|[below, _]| before - below <= 1.5 * spacing);
+            let stands_on = below.filter(|(of, [below, _])| *of == column && before - below <= 1.5 * spacing);
             let after = match stands_on {
-                Some([low, moved]) => moved + 0.5 * (thinner(low) + thinner(before)) * (before - low),
+                Some((_, [low, moved])) => moved + 0.5 * (thinner(low) + thinner(before)) * (before - low),
                 None => before - 0.5 * spacing * (1.0 - thinner(before)),
             };
-            below = Some([before, after]);
-            bodies[body][place][down.axis] = down.up * after;
+            below = Some((column, [before, after]));
+            self.particles[i as usize].height = after;
         }
+    }
+
+    /// Gives the points of the pool's bodies on all ranks their heights. Collective.
+    fn hand_back(self, ranks: &Ranks, bodies: &mut [Filled], pool: &[usize], down: &Down, spacing: f64) {
+        let mut heights = self.particles.iter().map(|particle| particle.height);
+        let sent = self.from.iter().map(|&count| heights.by_ref().take(count).collect()).collect();
+        let mut arrived: Vec<_> = ranks.all_to_all::<f64>(sent).into_iter().map(Vec::into_iter).collect();
+        for &body in pool {
+            for point in &mut bodies[body].points {
+                // In the order in which they were sent.
+                let rank = InColumn::of(*point, down, spacing).rank(ranks);
+                let height = arrived[rank].next().expect("an answer for each particle that was sent");
+                point[down.axis] = down.up * height;
+            }
+        }
+    }
+}
+
+impl Heights {
+    /// True if walls hold the fluid on all sides and below, and its surface is level, so that nothing will move.
+    fn are_held(&self, down: &Down, weight: &Weight) -> bool {
+        let Some((low, high)) = weight.walls else { return false };
+        let same = |[low, high]: [f64; 2]| high - low <= SAME * weight.spacing;
+        let [shortest, longest] = self.lengths;
+        let is_level = shortest == longest && same(self.feet) && same([self.lowest_top, self.top]);
+        let floor = if down.up > 0.0 { low[down.axis] } else { -high[down.axis] };
+        let across = [1, 2].map(|k| (down.axis + k) % 3);
+        // Columns fill the floor, each a spacing wide. Layers between walls may be spread a little, hence 0.9.
+        let area: f64 = across.iter().map(|&axis| (high - low)[axis]).product();
+        let filled = self.columns * weight.spacing * weight.spacing;
+        is_level && self.feet[0] - floor <= weight.spacing && filled >= 0.9 * area
     }
 }
 
@@ -211,10 +304,41 @@ mod tests {
         wish: Option<bool>,
         weight: &Weight,
     ) -> Result<[Vec<Vec<DVec3>>; 2], SectionError> {
-        let before: Vec<Vec<DVec3>> =
-            shapes.iter().map(|body| body.sample(SPACING).expect("a good shape")).collect();
-        let mut after = before.clone();
-        press((shapes, &mut after), wish, weight).map(|()| [before, after])
+        let filled = filled(&Ranks::alone(), shapes);
+        let mut after = filled.clone();
+        press(&Ranks::alone(), (shapes, &mut after), wish, weight)?;
+        Ok([filled, after].map(|bodies| bodies.into_iter().map(|body| body.points).collect()))
+    }
+
+    fn filled(ranks: &Ranks, shapes: &[MovingShape]) -> Vec<Filled> {
+        let (mut shapes, mut faults) = (shapes.to_vec(), Vec::new());
+        let filled = crate::filling::fill(ranks, &mut shapes, SPACING, None, &mut faults);
+        assert!(faults.is_empty(), "{faults:?}");
+        filled
+    }
+
+    #[test]
+    fn ranks_press_what_one_would() {
+        let (left, right) = (body([0.0; 3], [0.4, 0.5, 1.0]), body([0.4, 0.0, 0.0], [1.0, 0.5, 1.0]));
+        let shapes = [left, right, body([0.4, 0.2, 2.0], [0.6, 0.4, 2.2])];
+        let [before, one] = pressed(&shapes, None, &weight()).expect("a pool");
+        assert!(before[1] != one[1] && before[2] == one[2]);
+        for size in [2, 3, 5] {
+            let part = |ranks: Ranks| {
+                let mut part = filled(&ranks, &shapes);
+                press(&ranks, (&shapes, &mut part), None, &weight()).expect("a pool");
+                part
+            };
+            let parts: Vec<Vec<Filled>> = std::thread::scope(|scope| {
+                let ranks: Vec<_> =
+                    Ranks::threads(size).into_iter().map(|ranks| scope.spawn(|| part(ranks))).collect();
+                ranks.into_iter().map(|rank| rank.join().expect("a rank")).collect()
+            });
+            for (k, one) in one.iter().enumerate() {
+                let joined: Vec<DVec3> = parts.iter().flat_map(|part| part[k].points.clone()).collect();
+                assert_eq!(joined, *one, "body {k} on {size} ranks");
+            }
+        }
     }
 
     #[test]

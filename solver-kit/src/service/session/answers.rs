@@ -1,7 +1,7 @@
 //! The answers of a session: what a solver said is checked, and joined over ranks.
 
 use amalgam_particles::text::vector;
-use amalgam_particles::{DMat3, DVec3, MOMENTUM_LIMIT, NO_GROUP, ParticleId, SPEED_LIMIT, reduce};
+use amalgam_particles::{DMat3, DVec3, MOMENTUM_LIMIT, NO_GROUP, ParticleId, Particles, SPEED_LIMIT, reduce};
 use amalgam_proto::columns::WireError;
 use amalgam_proto::contract::{Committed, Frame, SLOPE_LIMIT};
 use amalgam_ranks::Ranks;
@@ -30,6 +30,40 @@ pub(super) fn agreed<T>(ranks: &Ranks, result: Result<T, Refusal>) -> Result<T, 
             None => Refusal::Wire(WireError::Rule(fault[1..].to_string())),
         }),
     }
+}
+
+/// The particles of all ranks at the first rank, ascending by id unless it is alone. Collective.
+pub(super) fn all_particles(ranks: &Ranks, own: &Particles) -> Particles {
+    if ranks.is_alone() {
+        return own.clone();
+    }
+    let order = ascending(&concatenated(ranks, &own.id));
+    let by_id = InOrder { ranks, order: &order };
+    let immovable: Vec<u8> = own.immovable.iter().copied().map(u8::from).collect();
+    Particles {
+        id: by_id.column(&own.id),
+        position: by_id.column(&own.position),
+        velocity: by_id.column(&own.velocity),
+        mass: by_id.column(&own.mass),
+        radius: by_id.column(&own.radius),
+        immovable: by_id.column(&immovable).into_iter().map(|flag| flag != 0).collect(),
+    }
+}
+
+/// Values of particles that every rank has, ascending by id unless the rank is alone, as [`all_particles`] has
+/// them.
+pub(super) fn in_order_of_ids<T: Copy>(ranks: &Ranks, ids: &[ParticleId], values: Vec<T>) -> Vec<T> {
+    match ranks.is_alone() {
+        true => values,
+        false => ascending(ids).into_iter().map(|i| values[i as usize]).collect(),
+    }
+}
+
+/// The places of ids, in ascending order of id.
+fn ascending(ids: &[ParticleId]) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..ids.len() as u32).collect();
+    order.sort_unstable_by_key(|&i| ids[i as usize]);
+    order
 }
 
 impl Run {
@@ -168,9 +202,7 @@ impl Run {
 
     pub(super) fn frame(&self) -> Result<Frame, SolverError> {
         let particles = self.solver.particles();
-        let ids = concatenated(&self.ranks, &particles.id);
-        let mut order: Vec<u32> = (0..ids.len() as u32).collect();
-        order.sort_unstable_by_key(|&i| ids[i as usize]);
+        let order = ascending(&concatenated(&self.ranks, &particles.id));
         let by_id = InOrder { ranks: &self.ranks, order: &order };
         let fields = self.solver.fields().into_iter().map(|field| match field.values {
             FieldValues::Scalar(values) => (field.name.to_string(), 1, by_id.column(&values)),

@@ -75,6 +75,7 @@ pub(super) fn start(scene: &Scene) -> Result<Discs, CommandError> {
         gravity: scene.domain.gravity,
         seed: scene.header.seed,
         obstacles: Vec::new(),
+        ranks: amalgam_solver_kit::Ranks::alone(),
     };
     let solver = SolidProgram.create(section, &world).map_err(|faults| {
         let faults: Vec<_> = faults.into_iter().map(|fault| (fault.key, fault.message)).collect();
