@@ -373,6 +373,8 @@ impl Caller {
             gravity: corner(0.0),
             seed: 1,
             obstacles: Vec::new(),
+            brief: false,
+            nearest_to: Vec::new(),
         };
         let begin = Begin { context: self.context(), interest: EVERYONE }.into_packets();
         let solver = &mut self.solver;

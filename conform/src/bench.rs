@@ -130,6 +130,8 @@ impl<'a> Bench<'a> {
             gravity: Some(vec3_to_wire(self.gravity)),
             seed: self.section.seed,
             obstacles: Vec::new(),
+            brief: false,
+            nearest_to: Vec::new(),
         }
     }
 
@@ -146,6 +148,16 @@ impl<'a> Bench<'a> {
         let table = self.wire.initialize(self.initialize_request())?;
         self.integration = table.integration.unwrap_or(description.integration);
         self.dt = DT_MAX.min(0.5 * table.stable_dt);
+        self.take_table(table);
+        Ok(())
+    }
+
+    /// Begins a new run, whose answer may be brief.
+    pub(crate) fn start_briefly(&mut self, nearest_to: &[DVec3]) -> Check {
+        (self.context, self.state) = (self.new_context(), Batch::default());
+        let nearest_to = nearest_to.iter().copied().map(vec3_to_wire).collect();
+        let request = v1::InitializeRequest { brief: true, nearest_to, ..self.initialize_request() };
+        let table = self.wire.initialize(request)?;
         self.take_table(table);
         Ok(())
     }
@@ -365,9 +377,21 @@ impl<'a> Bench<'a> {
         self.wire.shutdown(v1::ShutdownRequest { context: Some(self.context.to_wire()) })
     }
 
+    pub(crate) fn survey_centres(&mut self, cell_size: f64) -> Result<CellSet, No> {
+        let lattice = amalgam_particles::Lattice { origin: DVec3::ZERO, cell_size };
+        let context = self.context.clone();
+        let call = amalgam_proto::contract::Survey { context, lattice, margin: 0.0, centres: true };
+        self.wire.survey(call.to_wire())
+    }
+
     pub(crate) fn survey(&mut self, cell_size: f64, margin: f64) -> Result<CellSet, No> {
         let lattice = amalgam_particles::Lattice { origin: DVec3::ZERO, cell_size };
-        let call = amalgam_proto::contract::Survey { context: self.context.clone(), lattice, margin };
+        let call = amalgam_proto::contract::Survey {
+            context: self.context.clone(),
+            lattice,
+            margin,
+            centres: false,
+        };
         self.wire.survey(call.to_wire())
     }
 }

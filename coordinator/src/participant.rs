@@ -5,8 +5,9 @@ pub(crate) mod connection;
 pub(crate) mod roster;
 
 use amalgam_particles::{CellSet, DVec3, Lattice, ParticleId, Particles, Reach, random};
-use amalgam_proto::contract::{Committed, Integration, Table, Totals};
+use amalgam_proto::contract::{Brief, Committed, Integration, Survey, Table, Totals};
 
+use crate::error::CoordinatorError;
 use connection::{Connection, WireBytes};
 use roster::Roster;
 use serde::{Deserialize, Serialize};
@@ -96,8 +97,22 @@ impl Part {
     }
 }
 
+impl Part {
+    /// Asks which cells of the grids hold centres of particles.
+    pub(crate) async fn ask_for_cells(&mut self, grids: &[Lattice]) -> Result<(), CoordinatorError> {
+        let Self { connection, roster, cells, .. } = self;
+        cells.clear();
+        for &lattice in grids {
+            let call = Survey { context: connection.context(), lattice, margin: 0.0, centres: true };
+            cells.push(connection.survey(&call, roster.len()).await?);
+        }
+        Ok(())
+    }
+}
+
 impl Participant {
-    /// A participant at the start of a run. `grids` are all grids that some participant asks about.
+    /// A participant at the start of a run. `grids` are all grids that some participant asks about. Of a participant
+    /// that was brief the coordinator must still ask which of their cells it occupies.
     pub(crate) fn new(
         connection: Connection,
         table: Table,
@@ -106,16 +121,21 @@ impl Participant {
     ) -> Self {
         let Particles { position, velocity, radius, .. } = &table.particles;
         let occupied = |grid: &Lattice| grid.occupied(position, radius, Reach::Centre);
-        let speed_max = velocity.iter().map(|v| v.length()).fold(0.0, f64::max);
-        let radius_rate_max = velocity.iter().zip(radius).map(|(v, r)| v.length() / r).fold(0.0, f64::max);
+        let (speed_max, radius_rate_max) = match &table.brief {
+            Some(brief) => (brief.speed_max, brief.speed_max / brief.radius),
+            None => (
+                velocity.iter().map(|v| v.length()).fold(0.0, f64::max),
+                velocity.iter().zip(radius).map(|(v, r)| v.length() / r).fold(0.0, f64::max),
+            ),
+        };
         let committed = Committed {
-            particles: table.particles.len() as u64,
+            particles: table.count(),
             totals: Totals { speed_max, radius_rate_max, ..Totals::default() },
             ..Committed::default()
         };
         let start_hash = hash(&table);
         let kind = table.integration.unwrap_or(connection.description.integration);
-        let roster = Roster::new(&table.particles).with_bodies(&table.particles, table.bodies);
+        let roster = Roster::new(&table).with_bodies(&table.particles, table.bodies);
         let cells = grids.iter().map(occupied).collect();
         let (stable_dt, solver_s, waited_s) = (table.stable_dt, 0.0, 0.0);
         let part = Part { connection, roster, cells, committed, tracked, stable_dt, solver_s, waited_s };
@@ -123,9 +143,14 @@ impl Participant {
     }
 }
 
-/// Hash of all values of a particle table, in their order.
+/// Hash of all values of a particle table, in their order, or of what stands for them.
 fn hash(table: &Table) -> u64 {
-    let Table { particles, triangles, bodies, .. } = table;
+    let Table { particles, triangles, bodies, brief, .. } = table;
+    if let Some(Brief { count, mass, radius, state_hash, .. }) = brief {
+        return [mass.to_bits(), radius.to_bits(), *state_hash]
+            .iter()
+            .fold(*count, |hash, word| random::mix(hash ^ word));
+    }
     let Particles { id, position, velocity, mass, radius, immovable } = particles;
     let ids = [id, triangles.as_flattened(), bodies.as_deref().unwrap_or_default()];
     let vectors = [position, velocity].into_iter().flatten().flat_map(DVec3::to_array);

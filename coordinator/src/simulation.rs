@@ -25,7 +25,7 @@ use crate::state::memory::Memory;
 use crate::state::order::Order;
 use crate::state::progress::Progress;
 use crate::state::scratch::Scratch;
-use crate::state::setup::{Plan, Setup, radii};
+use crate::state::setup::{Plan, Setup};
 
 /// A flag that ends waiting for connections.
 #[derive(Clone, Debug, Default)]
@@ -125,18 +125,23 @@ impl Simulation {
                 grids.len()
             )));
         }
-        let radius_min = radii(&tables).fold(f64::INFINITY, f64::min).min(f64::MAX);
+        let radii = tables.iter().flat_map(|table| table.radii().map(|(radius, _)| radius));
+        let radius_min = radii.fold(f64::MAX, f64::min);
         let Plan { time, domain, probes, .. } = &setup.plan;
         let mut tracked = vec![Vec::new(); tables.len()];
         let probes = probes
             .iter()
-            .map(|settings| Probe::new(settings, &names, &tables, &mut tracked))
+            .map(|settings| Probe::new((settings, probes), &names, &tables, &mut tracked))
             .collect::<Result<Vec<Probe>, CoordinatorError>>()?;
+        let is_brief: Vec<bool> = tables.iter().map(|table| table.brief.is_some()).collect();
         let parts = connections.into_iter().zip(tables).zip(tracked);
-        let participants: Vec<Participant> = parts
+        let mut participants: Vec<Participant> = parts
             .map(|((connection, table), tracked)| Participant::new(connection, table, &grids, tracked))
             .collect();
         setup.check(&participants)?;
+        let brief = participants.iter_mut().zip(is_brief).filter(|&(_, is_brief)| is_brief);
+        let asked = brief.map(|(participant, _)| participant.part.ask_for_cells(&grids));
+        io.block_on(join_all(asked)).into_iter().collect::<Result<(), CoordinatorError>>()?;
         let energy = EnergyAccount::new(&participants, domain.gravity, time.duration);
         Ok(Self {
             progress: Progress::new(Clock::new(time.clone(), domain.gravity, radius_min)),

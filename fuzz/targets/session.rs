@@ -172,6 +172,8 @@ impl Peer {
             gravity: corner(-1.0),
             seed: 1,
             obstacles: Vec::new(),
+            brief: false,
+            nearest_to: Vec::new(),
         };
         let answer = self.runtime.block_on(async { drained(self.solver.initialize(request).await).await });
         answer.expect("it initialises");
@@ -188,7 +190,7 @@ impl Peer {
             match step.kind % 8 {
                 0 => {
                     let (lattice, margin) = (step.lattice(), step.real.get());
-                    drained(solver.survey(v1::SurveyRequest { context, lattice, margin }).await).await
+                    drained(solver.survey(v1::SurveyRequest { context, lattice, margin, centres: a % 2 == 1 }).await).await
                 }
                 1 => {
                     let header = Some(v1::BeginHeader { context, interest: Some(step.interest()) });

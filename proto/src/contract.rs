@@ -86,8 +86,10 @@ pub struct Description {
 /// A participant at the start: the answer to Initialize.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// The particles at the start.
+    /// The particles at the start; none if `brief` stands for them.
     pub particles: Particles,
+    /// What is said of the particles in place of a row for each.
+    pub brief: Option<Brief>,
     /// Longest first step [s], perhaps infinite.
     pub stable_dt: f64,
     /// Grid for which the solver asks which cells particles of any participant occupy.
@@ -103,6 +105,38 @@ pub struct Table {
     pub keeps_off_obstacles: bool,
 }
 
+impl Table {
+    /// The number of particles.
+    pub fn count(&self) -> u64 {
+        self.brief.as_ref().map_or(self.particles.len() as u64, |brief| brief.count)
+    }
+
+    /// Radii of particles [m], each with the number of particles that have it. A radius may stand there several
+    /// times.
+    pub fn radii(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
+        let alike = self.brief.iter().map(|brief| (brief.radius, brief.count));
+        alike.chain(self.particles.radius.iter().map(|&radius| (radius, 1)))
+    }
+}
+
+/// Particles at the start that are alike: movable, with ids from 0 on, no bodies that turn and no corners of
+/// triangles.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Brief {
+    /// The number of particles; not 0.
+    pub count: u64,
+    /// Mass of each [kg].
+    pub mass: f64,
+    /// Collision radius of each [m].
+    pub radius: f64,
+    /// Largest speed [m/s].
+    pub speed_max: f64,
+    /// Hash of ids, positions and velocities.
+    pub state_hash: u64,
+    /// The nearest particle to each point that the coordinator named, and its position [m].
+    pub nearest: Vec<(ParticleId, DVec3)>,
+}
+
 /// Asks where a participant's particles are; the answer is the set of cells.
 #[derive(Clone, Debug)]
 pub struct Survey {
@@ -112,6 +146,8 @@ pub struct Survey {
     pub lattice: Lattice,
     /// Part of its radius by which a collision sphere counts as larger.
     pub margin: f64,
+    /// True if the cells are wanted that hold centres, whatever the margin.
+    pub centres: bool,
 }
 
 /// Cells that collision spheres touch: the answer to [`Survey`].

@@ -57,12 +57,16 @@ impl NearParticles {
         self.triangles.shrink_to_fit();
     }
 
-    /// The cells that particles touch.
+    /// The cells that particles touch, or those that hold their centres.
     ///
     /// # Errors
     /// Cells that are too small.
     pub(crate) fn survey(&mut self, particles: &Particles, call: &Survey) -> Result<Surveyed, WireError> {
         check_cells(&self.ranks, particles, &call.lattice, call.margin)?;
+        if call.centres {
+            let own = call.lattice.occupied(&particles.position, &particles.radius, Reach::Centre);
+            return Ok(Surveyed(united(&self.ranks, own)));
+        }
         self.surveyed.get_or_insert_default().clone_from(&particles.position);
         let reach = Reach::Sphere(call.margin);
         let own = call.lattice.occupied(&particles.position, &particles.radius, reach);

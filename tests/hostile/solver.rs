@@ -100,6 +100,8 @@ impl OnSolver {
             epoch: 9,
             seed: 1,
             obstacles: Vec::new(),
+            brief: false,
+            nearest_to: Vec::new(),
             domain_min: Some(v1::Vec3::default()),
             domain_max: Some(v1::Vec3 { x: 1.0, y: 1.0, z: 1.0 }),
             gravity: Some(v1::Vec3::default()),

@@ -104,6 +104,8 @@ impl Client {
             gravity: Some(v1::Vec3 { x: 0.0, y: 0.0, z: -9.81 }),
             seed: 1,
             obstacles: Vec::new(),
+            brief: false,
+            nearest_to: Vec::new(),
         };
         let solver = &mut self.solver;
         self.runtime.block_on(async {
@@ -120,7 +122,8 @@ impl Client {
     /// Survey of cells of 1 m, with its message changed.
     pub(crate) fn survey(&mut self, change: impl FnOnce(&mut v1::SurveyRequest)) -> Result<CellSet, Status> {
         let lattice = Lattice { origin: DVec3::ZERO, cell_size: 1.0 };
-        let mut request = Survey { context: self.context.clone(), lattice, margin: 0.5 }.to_wire();
+        let mut request =
+            Survey { context: self.context.clone(), lattice, margin: 0.5, centres: false }.to_wire();
         change(&mut request);
         let solver = &mut self.solver;
         self.runtime.block_on(async {

@@ -84,7 +84,13 @@ proptest! {
         if let Ok(table) = Table::decode(table, columns) {
             prop_assert!(table.particles.validate().is_ok());
         }
-        let _ = Survey::from_wire(v1::SurveyRequest { context: context(), lattice: Some(lattice()), margin: x });
+        let brief = v1::Brief { mass: x, radius: x, speed_max: x, state_hash: b, nearest: c };
+        let brief = v1::InitializeHeader { particles: a, stable_dt: x, brief: Some(brief), ..Default::default() };
+        let columns = read(Table::room(&brief, &known));
+        if let Ok(table) = Table::decode(brief, columns) {
+            prop_assert!(table.count() == a && table.particles.is_empty());
+        }
+        let _ = Survey::from_wire(v1::SurveyRequest { context: context(), lattice: Some(lattice()), margin: x, centres: a % 2 == 0 });
         let _ = Surveyed::decode(v1::SurveyAnswer {}, read(Surveyed::room(&v1::SurveyAnswer {}, &known)));
         let interest = v1::Interest {
             wanted: (c % 5) as i32, lattice: Some(lattice()), margin: x, listed: a, triangles: a % 2 == 0,

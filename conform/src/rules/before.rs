@@ -18,6 +18,12 @@ pub(super) const RULES: &[Rule] = &[
         begin,
     ),
     rule(
+        "brief",
+        "The calls",
+        "A brief answer to Initialize says what the table says, and Survey then names the cells that hold centres.",
+        brief,
+    ),
+    rule(
         "survey",
         "The calls",
         "Survey names every cell that a collision sphere touches, larger by the margin, and none farther than a cell away.",
@@ -58,6 +64,43 @@ fn begin(bench: &mut Bench<'_>) -> Check {
         })?;
     }
     Ok(())
+}
+
+fn brief(bench: &mut Bench<'_>) -> Check {
+    bench.start()?;
+    let whole = std::mem::take(&mut bench.table).particles;
+    let points = [DVec3::ZERO, whole.position.last().copied().unwrap_or_default()];
+    bench.start_briefly(&points)?;
+    let Some(brief) = bench.table.brief.clone() else { return skip("no answer is brief") };
+    demand(brief.count == whole.len() as u64, || {
+        format!("the brief answer has {} particles, the table {}", brief.count, whole.len())
+    })?;
+    let last = whole.id.iter().map(|id| id.0).max();
+    demand(last.is_none_or(|last| last < brief.count), || {
+        format!("the brief answer stands for {} particles, but there is particle {last:?}", brief.count)
+    })?;
+    let other = (0..whole.len())
+        .find(|&i| whole.immovable[i] || (whole.mass[i], whole.radius[i]) != (brief.mass, brief.radius));
+    demand(other.is_none(), || {
+        format!("the answer is brief, but particle {} is unlike", whole.id[other.unwrap_or(0)])
+    })?;
+    let speed = whole.velocity.iter().map(|v| v.length()).fold(0.0, f64::max);
+    demand((brief.speed_max - speed).abs() <= 1e-9 * speed, || {
+        format!("the largest speed is {speed} m/s by the table, {} m/s by the brief answer", brief.speed_max)
+    })?;
+    demand(brief.nearest.len() == points.len(), || {
+        format!("{} points are nearest to 2", brief.nearest.len())
+    })?;
+    for (point, &(id, place)) in points.iter().zip(&brief.nearest) {
+        let at = whole.id.iter().position(|&known| known == id);
+        let least = whole.position.iter().map(|x| x.distance(*point)).fold(f64::INFINITY, f64::min);
+        let is_nearest = at.is_some_and(|at| whole.position[at] == place) && place.distance(*point) <= least;
+        demand(is_nearest, || format!("particle {id} at {place:?} is not the nearest to {point:?}"))?;
+    }
+    let lattice = Lattice { origin: DVec3::ZERO, cell_size: 4.0 * brief.radius };
+    let said = bench.survey_centres(lattice.cell_size)?;
+    let held = lattice.occupied(&whole.position, &whole.radius, Reach::Centre);
+    demand(said == held, || format!("{} cells hold centres, Survey names {}", held.len(), said.len()))
 }
 
 /// Cells that a sphere touches for certain.

@@ -27,7 +27,7 @@ pub(crate) fn sieves(
     for (k, surface) in tables.iter().enumerate().filter(|&(k, _)| !touches_by_triangles(k)) {
         let Some(hole) = largest_hole(surface) else { continue };
         for (other, table) in tables.iter().enumerate().filter(|&(other, _)| other != k) {
-            let smallest = table.particles.radius.iter().copied().fold(f64::INFINITY, f64::min);
+            let smallest = table.radii().map(|(radius, _)| radius).fold(f64::INFINITY, f64::min);
             if smallest < hole.radius {
                 found.push(format!(
                     "particles of {} (radius {} m) fit through the surface of {}, which lets spheres of {} m pass: write radius = {} \
@@ -93,6 +93,7 @@ mod tests {
     fn table(particles: Particles) -> Table {
         Table {
             particles,
+            brief: None,
             stable_dt: f64::INFINITY,
             occupancy: None,
             keeps_off_obstacles: false,

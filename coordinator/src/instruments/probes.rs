@@ -1,6 +1,7 @@
 //! Probes: quantities sampled after every step. Probes of contacts use the positions at the start of the
 //! step, where contacts are sought.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use amalgam_particles::{DVec3, ParticleId};
@@ -54,6 +55,28 @@ pub(super) struct ProbeState {
     crossings: Option<CrossingsState>,
 }
 
+/// The points [m] for which a scene's probes want the nearest particle of a participant.
+pub(crate) fn nearest_to(probes: &[ProbeSettings], participant: &str) -> Vec<DVec3> {
+    let point = |probe: &ProbeSettings| match &probe.quantity {
+        Quantity::Displacement { participant: of, point } if of == participant => Some(*point),
+        _ => None,
+    };
+    probes.iter().filter_map(point).collect()
+}
+
+/// The particle nearest to a point [m], of several the one with the lowest id, and its position [m]. A brief
+/// participant was told of the points `told`.
+fn nearest(table: &Table, told: &[DVec3], point: DVec3) -> Option<(ParticleId, DVec3)> {
+    let particles = &table.particles;
+    if let Some(brief) = &table.brief {
+        let at = told.iter().position(|&other| other == point)?;
+        return brief.nearest.get(at).copied();
+    }
+    let distance = |&i: &usize| (particles.position[i].distance(point), particles.id[i]);
+    let order = |a: &usize, b: &usize| distance(a).partial_cmp(&distance(b)).unwrap_or(Ordering::Equal);
+    (0..particles.len()).min_by(order).map(|i| (particles.id[i], particles.position[i]))
+}
+
 impl Probe {
     /// State that outlives a step.
     pub(super) fn state(&self) -> ProbeState {
@@ -86,7 +109,7 @@ impl Probe {
 
     /// Resolves the names of a probe. Adds the particles whose positions it needs to `tracked`.
     pub(crate) fn new(
-        settings: &ProbeSettings,
+        (settings, all): (&ProbeSettings, &[ProbeSettings]),
         names: &[String],
         tables: &[Table],
         tracked: &mut [Vec<ParticleId>],
@@ -120,16 +143,13 @@ impl Probe {
             }
             Quantity::Displacement { participant, point } => {
                 let k = find(participant)?;
-                let particles = &tables[k].particles;
-                let distance = |&i: &usize| (particles.position[i].distance(*point), particles.id[i]);
-                let nearest = (0..particles.len())
-                    .min_by(|a, b| distance(a).partial_cmp(&distance(b)).unwrap_or(std::cmp::Ordering::Equal))
-                    .ok_or_else(|| fault(format!("participant {participant:?} has no particles")))?;
-                tracked[k].push(particles.id[nearest]);
+                let nearest = nearest(&tables[k], &nearest_to(all, participant), *point);
+                let (id, from) =
+                    nearest.ok_or_else(|| fault(format!("participant {participant:?} has no particles")))?;
+                tracked[k].push(id);
                 // One particle may be wanted by several probes, but is tracked once.
                 tracked[k].sort_unstable();
                 tracked[k].dedup();
-                let (id, from) = (particles.id[nearest], particles.position[nearest]);
                 let what = What::Displacement { participant: k, id, from };
                 (what, xyz("displacement", "m"))
             }

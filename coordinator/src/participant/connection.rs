@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use amalgam_network::{Access, Calls, innermost, is_refusal, speaks_tls};
-use amalgam_particles::{CellSet, Obstacle};
+use amalgam_particles::{CellSet, DVec3, Obstacle};
 use amalgam_proto::columns::{Packet, WireError};
 use amalgam_proto::contract::{
     Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Description, Frame, Integrate, Integrated,
@@ -176,6 +176,7 @@ impl Connection {
         section: &str,
         (domain, obstacles): (&DomainSettings, &[Obstacle]),
         seed: u64,
+        nearest_to: Vec<DVec3>,
     ) -> Result<Table, CoordinatorError> {
         let mut request = v1::InitializeRequest {
             run_id: self.context.run_id.clone(),
@@ -187,6 +188,8 @@ impl Connection {
             gravity: Some(vec3_to_wire(domain.gravity)),
             seed,
             obstacles: Vec::new(),
+            brief: true,
+            nearest_to: nearest_to.iter().copied().map(vec3_to_wire).collect(),
         };
         let wanted = if self.description.wants_obstacles { obstacles } else { &[] };
         let mut too_large = None;
@@ -222,7 +225,13 @@ impl Connection {
                  hold its particles out, but its solver does not know what the obstacle fills. Simplify the mesh"
             );
         }
-        self.particles = table.particles.len() as u64;
+        if let Some(brief) = &table.brief
+            && brief.nearest.len() != nearest_to.len()
+        {
+            let (named, asked) = (brief.nearest.len(), nearest_to.len());
+            return Err(self.broken("Initialize", format!("{named} nearest particles for {asked} points")));
+        }
+        self.particles = table.count();
         Ok(table)
     }
 

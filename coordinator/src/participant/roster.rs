@@ -2,7 +2,7 @@
 
 use amalgam_particles::text::number;
 use amalgam_particles::{DVec3, Lattice, ParticleId, Particles, reduce};
-use amalgam_proto::contract::{Committed, Totals};
+use amalgam_proto::contract::{Committed, Table, Totals};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -113,7 +113,17 @@ fn range(radii: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
 }
 
 impl Roster {
-    pub(crate) fn new(particles: &Particles) -> Self {
+    pub(crate) fn new(table: &Table) -> Self {
+        if let Some(brief) = &table.brief {
+            return Self {
+                ids: Ids::CountedTo(brief.count),
+                mass: Column::Uniform(brief.mass),
+                radius: Column::Uniform(brief.radius),
+                radius_range: (brief.radius, brief.radius),
+                bodies: None,
+            };
+        }
+        let particles = &table.particles;
         let mut rows: Vec<(ParticleId, f64, f64)> = (0..particles.len())
             .map(|i| {
                 let mass = if particles.immovable[i] { f64::INFINITY } else { particles.mass[i] };

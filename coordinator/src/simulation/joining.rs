@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use futures_util::future::{join_all, try_join_all};
 
 use crate::error::CoordinatorError;
+use crate::instruments::probes::nearest_to;
 use crate::participant::connection::{Connection, ParticipantPlan};
 use crate::simulation::{Cancel, PARTICIPANTS_MAX, Simulation};
 use crate::state::order::Order;
@@ -78,7 +79,8 @@ impl Simulation {
                 let calls = participants.iter().map(|plan| reach(plan, joining, deadline));
                 let mut connected = try_join_all(calls).await?;
                 let calls = connected.iter_mut().zip(participants).map(|(connection, p)| {
-                    connection.initialize(&p.section, (&plan.domain, &obstacles), plan.seed)
+                    let nearest_to = nearest_to(&plan.probes, &p.name);
+                    connection.initialize(&p.section, (&plan.domain, &obstacles), plan.seed, nearest_to)
                 });
                 let tables =
                     join_all(calls).await.into_iter().collect::<Result<Vec<_>, CoordinatorError>>()?;

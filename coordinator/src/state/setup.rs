@@ -69,7 +69,7 @@ impl Setup {
         let obstacles = Obstacles::new(obstacles);
         let surfaced = names.iter().chain(plan.domain.obstacles.iter().map(|obstacle| &obstacle.name));
         let surfaces = Surfaces::new(&plan.coupling, &surfaced.cloned().collect::<Vec<_>>(), names.len())?;
-        let lattice = Lattice { origin: plan.domain.min, cell_size: cell_size(radii(tables).collect()) };
+        let lattice = Lattice { origin: plan.domain.min, cell_size: cell_size(tables) };
         let elasticity =
             connections.iter().map(|connection| f64::from(u8::from(connection.elastic))).collect();
         let meets_obstacles: Vec<bool> = tables.iter().map(|table| !table.keeps_off_obstacles).collect();
@@ -113,11 +113,6 @@ fn meshes(
         meshes[k] = Some(SurfaceMesh::new(&tables[k]));
     }
     Ok(meshes)
-}
-
-/// Radii of all particles [m].
-pub(crate) fn radii(tables: &[Table]) -> impl Iterator<Item = f64> {
-    tables.iter().flat_map(|table| table.particles.radius.iter().copied())
 }
 
 /// Refuses rotating bodies without the contact law or of implicit participants, and several projections.
@@ -194,13 +189,23 @@ fn check_friction_at_obstacles(
 
 /// Edge of the cells of surveys [m]: four times the median radius, but so large that no particle spans more
 /// than 17 cells.
-fn cell_size(mut radii: Vec<f64>) -> f64 {
-    if radii.is_empty() {
-        return 1.0;
+fn cell_size(tables: &[Table]) -> f64 {
+    let mut radii: Vec<(f64, u64)> = Vec::new();
+    for (radius, count) in tables.iter().flat_map(Table::radii) {
+        match radii.last_mut() {
+            Some((last, sum)) if *last == radius => *sum += count,
+            _ => radii.push((radius, count)),
+        }
     }
-    let middle = radii.len() / 2;
-    let median = *radii.select_nth_unstable_by(middle, f64::total_cmp).1;
-    let largest = radii.iter().copied().fold(0.0, f64::max);
+    radii.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let Some(&(largest, _)) = radii.last() else { return 1.0 };
+    let middle = radii.iter().map(|(_, count)| count).sum::<u64>() / 2;
+    let mut below = 0;
+    let is_below = |&&(_, count): &&(f64, u64)| {
+        below += count;
+        below <= middle
+    };
+    let median = radii[radii.iter().take_while(is_below).count()].0;
     (4.0 * median).max(largest / 8.0)
 }
 

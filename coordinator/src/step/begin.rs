@@ -138,7 +138,8 @@ impl Simulation {
             let calls = self.participants.iter_mut().zip(margins).map(|(participant, &margin)| async move {
                 let Part { connection, roster, .. } = &mut participant.part;
                 let cells = roster.cells_max(&lattice, margin);
-                connection.survey(&Survey { context: connection.context(), lattice, margin }, cells).await
+                let call = Survey { context: connection.context(), lattice, margin, centres: false };
+                connection.survey(&call, cells).await
             });
             let asked = Instant::now();
             let cells = first_error(self.io.block_on(join_all(calls)))?;

@@ -21,6 +21,9 @@ pub const CELL_BYTES_MAX: u64 = 9;
 /// Contacts of a participant with itself per particle, at most.
 pub const CONTACTS_PER_PARTICLE_MAX: u64 = 1024;
 
+/// Particles that a brief answer to Initialize names, at most.
+pub const NEAREST_MAX: u64 = 1 << 16;
+
 /// Vertices, and triangles, per particle.
 pub const SURFACE_PER_PARTICLE_MAX: u64 = 64;
 
@@ -100,6 +103,18 @@ impl Room {
 
     pub(crate) fn table(header: &v1::InitializeHeader) -> Result<Self, WireError> {
         let n = check_count("particles", header.particles)?;
+        if let Some(brief) = &header.brief {
+            if brief.nearest > NEAREST_MAX {
+                return Err(WireError::Rule(format!(
+                    "{} nearest particles, more than {NEAREST_MAX}",
+                    brief.nearest
+                )));
+            }
+            return Self::default()
+                .with("nearest", brief.nearest * ID)
+                .with("nearest_position", brief.nearest * VEC3)
+                .check();
+        }
         let known = Known { particles: n, ..Known::default() };
         let triangles = known.count("triangles", header.triangles, SURFACE_PER_PARTICLE_MAX)?;
         let room = Self::default().with("id", n * ID).with("position", n * VEC3).with("velocity", n * VEC3);

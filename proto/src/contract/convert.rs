@@ -2,14 +2,17 @@
 //! become ours.
 
 use amalgam_particles::text::shorten;
-use amalgam_particles::{ContactLookAhead, MovingSurface, ParticleId, Particles, RADIUS_RULE, is_radius};
+use amalgam_particles::{
+    ContactLookAhead, DVec3, MASS_RULE, MovingSurface, ParticleId, Particles, RADIUS_RULE, SPEED_LIMIT,
+    is_mass, is_radius,
+};
 
 use super::values::{
     check_name, flags, lattice_from_wire, lattice_to_wire, margin_from_wire, positive_time, take_surface,
     tuples,
 };
 use super::{
-    Batch, Begin, Call, Context, Description, Frame, Integration, Interest, Restore, Snapshot, Survey,
+    Batch, Begin, Brief, Call, Context, Description, Frame, Integration, Interest, Restore, Snapshot, Survey,
     Surveyed, Table, Wanted,
 };
 use crate::columns::room::{Known, Room};
@@ -90,15 +93,28 @@ impl Call for Table {
 
     fn encode(self) -> (v1::InitializeHeader, Columns) {
         let header = v1::InitializeHeader {
-            particles: self.particles.len() as u64,
+            particles: self.count(),
             stable_dt: self.stable_dt,
             triangles: self.triangles.len() as u64,
             occupancy: self.occupancy.map(lattice_to_wire),
             integration: self.integration.map_or(v1::Integration::Unspecified, Integration::to_wire).into(),
             bodies: self.bodies.is_some(),
             keeps_off_obstacles: self.keeps_off_obstacles,
+            brief: self.brief.as_ref().map(|brief| v1::Brief {
+                mass: brief.mass,
+                radius: brief.radius,
+                speed_max: brief.speed_max,
+                state_hash: brief.state_hash,
+                nearest: brief.nearest.len() as u64,
+            }),
         };
         let mut columns = Columns::default();
+        if let Some(brief) = self.brief {
+            let (ids, positions): (Vec<ParticleId>, Vec<DVec3>) = brief.nearest.into_iter().unzip();
+            columns.put_ids("nearest", &ids);
+            columns.put("nearest_position", positions);
+            return (header, columns);
+        }
         columns.put_ids("id", &self.particles.id);
         columns.put_ids("body", &self.bodies.unwrap_or_default());
         columns.put("position", self.particles.position);
@@ -111,6 +127,18 @@ impl Call for Table {
     }
 
     fn decode(header: v1::InitializeHeader, mut columns: Columns) -> Result<Self, WireError> {
+        let table = Self {
+            integration: Integration::from_wire(header.integration)?,
+            stable_dt: positive_time("stable_dt", header.stable_dt)?,
+            occupancy: header.occupancy.map(lattice_from_wire).transpose()?,
+            keeps_off_obstacles: header.keeps_off_obstacles,
+            ..Self::default()
+        };
+        if let Some(brief) = header.brief {
+            let brief = Some(Brief::take(&header, brief, &mut columns)?);
+            columns.finish()?;
+            return Ok(Self { brief, ..table });
+        }
         let count = check_count("particles", header.particles)?;
         let id = columns.take_ids("id", count)?;
         let particles = Particles {
@@ -123,13 +151,10 @@ impl Call for Table {
         };
         particles.validate().map_err(|error| WireError::Rule(error.to_string()))?;
         let table = Self {
-            integration: Integration::from_wire(header.integration)?,
-            stable_dt: positive_time("stable_dt", header.stable_dt)?,
-            occupancy: header.occupancy.map(lattice_from_wire).transpose()?,
             triangles: tuples("triangles", header.triangles, &mut columns)?,
             bodies: header.bodies.then(|| columns.take_ids("body", count)).transpose()?,
-            keeps_off_obstacles: header.keeps_off_obstacles,
             particles,
+            ..table
         };
         let known: std::collections::HashSet<ParticleId> = table.particles.id.iter().copied().collect();
         if let Some(&id) = table.triangles.as_flattened().iter().find(|id| !known.contains(id)) {
@@ -143,11 +168,39 @@ impl Call for Table {
     }
 }
 
+impl Brief {
+    fn take(
+        header: &v1::InitializeHeader,
+        brief: v1::Brief,
+        columns: &mut Columns,
+    ) -> Result<Self, WireError> {
+        let v1::Brief { mass, radius, speed_max, state_hash, nearest: named } = brief;
+        let rule = |holds: bool, rule: &str| match holds {
+            true => Ok(()),
+            false => Err(WireError::Rule(format!("brief: {rule}"))),
+        };
+        let count = check_count("particles", header.particles)?;
+        rule(count > 0, "there are no particles to be brief about")?;
+        rule(header.triangles == 0 && !header.bodies, "particles of triangles or of bodies are not alike")?;
+        rule(is_mass(mass), &format!("the mass must be {MASS_RULE}"))?;
+        rule(is_radius(radius), &format!("the radius must be {RADIUS_RULE}"))?;
+        rule((0.0..SPEED_LIMIT).contains(&speed_max), "the largest speed is no speed")?;
+        let ids = columns.take_ids("nearest", named)?;
+        let positions = columns.take_vec3("nearest_position", named, POSITIONS)?;
+        if let Some(&id) = ids.iter().find(|id| id.0 >= count) {
+            return Err(WireError::UnknownId { column: "nearest", id, who: "the participant" });
+        }
+        let nearest = ids.into_iter().zip(positions).collect();
+        Ok(Self { count, mass, radius, speed_max, state_hash, nearest })
+    }
+}
+
 impl Survey {
     /// Converts to the wire type.
     pub fn to_wire(&self) -> v1::SurveyRequest {
         let lattice = Some(lattice_to_wire(self.lattice));
-        v1::SurveyRequest { context: Some(self.context.to_wire()), lattice, margin: self.margin }
+        let (margin, centres) = (self.margin, self.centres);
+        v1::SurveyRequest { context: Some(self.context.to_wire()), lattice, margin, centres }
     }
 
     /// Converts from the wire type.
@@ -159,6 +212,7 @@ impl Survey {
             context: Context::from_wire(request.context)?,
             lattice: lattice_from_wire(request.lattice.ok_or(WireError::Missing("lattice"))?)?,
             margin: margin_from_wire(request.margin)?,
+            centres: request.centres,
         })
     }
 }

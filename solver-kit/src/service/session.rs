@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use amalgam_particles::text::shorten;
-use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Reach, StepEnd, reduce};
+use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Particles, Reach, StepEnd, reduce};
 use amalgam_proto::columns::WireError;
 use amalgam_proto::contract::{
     Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Interest, Next, Restore,
@@ -23,7 +23,7 @@ use crate::near::NearParticles;
 use crate::section::SectionError;
 use crate::solver::{Answer, Request, Solver, SolverProgram, World};
 use crate::sums::{check_finite, missing_energy, state_hash, totals};
-use answers::{agreed, all_particles, in_order_of_ids};
+use answers::{agreed, all_particles, brief, in_order_of_ids};
 
 /// Reasons for which a call was refused.
 #[derive(Debug, thiserror::Error)]
@@ -109,13 +109,14 @@ impl Session {
     pub(crate) fn initialize(
         &mut self,
         program: &Arc<dyn SolverProgram>,
-        request: v1::InitializeRequest,
+        mut request: v1::InitializeRequest,
     ) -> Result<Table, Refusal> {
         use amalgam_proto::contract::{check_name, obstacle_from_wire, vec3_from_wire};
         check_name("run_id", &request.run_id)?;
         check_name("participant", &request.participant)?;
         let context = Context { run_id: request.run_id, epoch: request.epoch, step: 0 };
         self.run.as_ref().map_or(Ok(()), |run| check_beginning(&context, &run.context))?;
+        let nearest_to = std::mem::take(&mut request.nearest_to);
         let obstacles = request.obstacles.into_iter().map(obstacle_from_wire).collect::<Result<_, _>>()?;
         let world = World {
             participant: request.participant,
@@ -144,8 +145,17 @@ impl Session {
             solver.share(ranks)?;
             near.share(solver.particles());
         }
+        let nearest_to = nearest_to.into_iter().map(|point| vec3_from_wire("nearest_to", Some(point)));
+        let nearest_to = nearest_to.collect::<Result<Vec<DVec3>, WireError>>()?;
+        let is_brief = request.brief && !has_bodies && triangles.is_empty();
+        let brief = is_brief.then(|| brief(ranks, solver.particles(), &nearest_to)).flatten();
+        let particles = match &brief {
+            Some(_) => Particles::default(),
+            None => all_particles(ranks, solver.particles()),
+        };
         let table = Table {
-            particles: all_particles(ranks, solver.particles()),
+            particles,
+            brief,
             stable_dt: solver.stable_dt(),
             occupancy: solver.occupancy_grid(),
             triangles,

@@ -3,14 +3,16 @@
 use amalgam_particles::text::vector;
 use amalgam_particles::{DMat3, DVec3, MOMENTUM_LIMIT, NO_GROUP, ParticleId, Particles, SPEED_LIMIT, reduce};
 use amalgam_proto::columns::WireError;
-use amalgam_proto::contract::{Committed, Frame, SLOPE_LIMIT};
+use amalgam_proto::contract::{Brief, Committed, Frame, SLOPE_LIMIT};
 use amalgam_ranks::Ranks;
 use bytemuck::Pod;
+use rayon::prelude::*;
 
 use super::{Refusal, Run};
 use crate::error::SolverError;
 use crate::joined::{by_number, concatenated, first_fault};
 use crate::solver::{FieldValues, Report};
+use crate::sums::state_hash;
 
 /// The result on this rank if no rank has a fault; else, on all ranks, the fault of the lowest rank that has
 /// one.
@@ -48,6 +50,48 @@ pub(super) fn all_particles(ranks: &Ranks, own: &Particles) -> Particles {
         radius: by_id.column(&own.radius),
         immovable: by_id.column(&immovable).into_iter().map(|flag| flag != 0).collect(),
     }
+}
+
+/// What stands for the particles if they are alike, with the nearest particle to each of some points [m]. The
+/// particles are neither corners of triangles nor parts of bodies. Collective.
+pub(super) fn brief(ranks: &Ranks, own: &Particles, nearest_to: &[DVec3]) -> Option<Brief> {
+    let Particles { id, position, velocity, mass, radius, immovable } = own;
+    let extremes = |values: &[f64]| {
+        let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        [largest, values.iter().map(|value| -value).fold(f64::NEG_INFINITY, f64::max)]
+    };
+    let ([mass, lightest], [radius, smallest]) = (extremes(mass), extremes(radius));
+    // Ids are below 2^48, so that f64 holds them.
+    let last = id.iter().map(|id| id.0 as f64).fold(-1.0, f64::max);
+    let held = f64::from(u8::from(immovable.contains(&true)));
+    let speed = velocity.iter().map(|v| v.length()).fold(0.0, f64::max);
+    let mut largest = [mass, lightest, radius, smallest, last, held, speed];
+    ranks.max(&mut largest);
+    let [mass, lightest, radius, smallest, last, held, speed_max] = largest;
+    let mut count = [id.len() as i64];
+    ranks.sum(&mut count);
+    let are_alike = count[0] > 0 && mass == -lightest && radius == -smallest && held == 0.0;
+    if !are_alike || last != (count[0] - 1) as f64 {
+        return None;
+    }
+    // Of each rank the nearest particle to each point: its distance, as bits, which have the order of the numbers,
+    // its id and its place.
+    let nearest = |&point: &DVec3| {
+        let near = |i: usize| (position[i].distance(point).to_bits(), id[i].0, i);
+        let (distance, id, i) = (0..id.len()).into_par_iter().with_min_len(reduce::CHUNK).map(near).min()?;
+        let [x, y, z] = position[i].to_array().map(f64::to_bits);
+        Some([1, distance, id, x, y, z])
+    };
+    let (size, rank) = (ranks.size(), ranks.rank());
+    let of_rank =
+        nearest_to.iter().enumerate().filter_map(|(k, point)| Some((k * size + rank, nearest(point)?)));
+    let of_ranks = ranks.shared::<[u64; 6]>(nearest_to.len() * size, of_rank);
+    let nearest = of_ranks.chunks(size).filter_map(|of_ranks| {
+        let found = of_ranks.iter().filter(|found| found[0] == 1).min();
+        found.map(|&[_, _, id, x, y, z]| (ParticleId(id), DVec3::from_array([x, y, z].map(f64::from_bits))))
+    });
+    let (count, nearest) = (count[0] as u64, nearest.collect());
+    Some(Brief { count, mass, radius, speed_max, state_hash: state_hash(ranks, own), nearest })
 }
 
 /// Values of particles that every rank has, ascending by id unless the rank is alone, as [`all_particles`] has
