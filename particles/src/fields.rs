@@ -113,7 +113,8 @@ impl Particles {
         self.immovable.push(immovable);
     }
 
-    /// Puts particles into another order: the first one is then `order[0]`, and so on.
+    /// Puts particles into another order: the first one is then `order[0]`, and so on. None stands there twice.
+    /// Particles that are not in the order are dropped.
     ///
     /// # Panics
     /// If an index is out of range.
@@ -121,10 +122,23 @@ impl Particles {
         fn reorder<T: Copy + Send + Sync>(column: &mut Vec<T>, order: &[u32]) {
             *column = order.par_iter().with_min_len(reduce::CHUNK).map(|&i| column[i as usize]).collect();
         }
+        // Axis after axis, since a copy of a whole column would be the largest part of a solver's memory that is
+        // needed for a moment only.
+        fn reorder_vectors(column: &mut Vec<DVec3>, order: &[u32]) {
+            let mut ordered = Vec::new();
+            for axis in 0..3 {
+                let values = order.par_iter().with_min_len(reduce::CHUNK).map(|&i| column[i as usize][axis]);
+                values.collect_into_vec(&mut ordered);
+                let places = column.par_iter_mut().with_min_len(reduce::CHUNK).zip(&ordered);
+                places.for_each(|(vector, &value)| vector[axis] = value);
+            }
+            column.truncate(order.len());
+            column.shrink_to(2 * order.len());
+        }
         let Self { id, position, velocity, mass, radius, immovable } = self;
         reorder(id, order);
-        reorder(position, order);
-        reorder(velocity, order);
+        reorder_vectors(position, order);
+        reorder_vectors(velocity, order);
         reorder(mass, order);
         reorder(radius, order);
         reorder(immovable, order);

@@ -266,14 +266,27 @@ impl<M: FluidMethod> Fluid<M> {
         Ok(Substep { number: 0, count: substeps as u32, time, dt, stable })
     }
 
-    /// Ends the last sub-step for all free particles, from positions [m] and velocities [m/s] before it.
-    fn advance(&self, groups: &GroupMap, position: &mut [DVec3], velocity: &mut [DVec3]) -> Extremes {
+    /// Ends the last sub-step for all free particles, from positions [m] and velocities [m/s] before it. Changes of
+    /// velocity are found where they are wanted.
+    fn advance(
+        &self,
+        groups: &GroupMap,
+        (position, velocity): (&mut [DVec3], &mut [DVec3]),
+        with_changes: bool,
+    ) -> Extremes {
         let chunks = position.par_chunks_mut(CHUNK).zip(velocity.par_chunks_mut(CHUNK)).enumerate();
-        let advance = |(chunk, columns): (usize, (&mut [DVec3], &mut [DVec3]))| {
-            let first = chunk * CHUNK;
-            self.method.advance(first, &groups.group_of()[first..][..columns.0.len()], columns)
+        let advance = |before: &mut Vec<DVec3>, (chunk, columns): (usize, (&mut [DVec3], &mut [DVec3]))| {
+            let (first, (position, velocity)) = (chunk * CHUNK, columns);
+            before.clear();
+            if with_changes {
+                before.extend_from_slice(velocity);
+            }
+            let group_of = &groups.group_of()[first..][..position.len()];
+            let mut extremes = self.method.advance(first, group_of, (position, &mut *velocity));
+            extremes.include_changes(before, velocity);
+            extremes
         };
-        chunks.map(advance).reduce(Extremes::default, Extremes::joined)
+        chunks.map_init(Vec::new, advance).reduce(Extremes::default, Extremes::joined)
     }
 
     /// Ends a sub-step that is not the last one of its step: free particles and groups move. Collective.
@@ -285,7 +298,7 @@ impl<M: FluidMethod> Fluid<M> {
     ) -> Result<(), SolverError> {
         self.method.prepare_advance()?;
         let (mut position, mut velocity) = self.tentative.take(&self.particles);
-        let mut extremes = self.advance(request.groups, &mut position, &mut velocity);
+        let mut extremes = self.advance(request.groups, (&mut position, &mut velocity), false);
         groups.end_substep(request, substep, (&mut position, &mut velocity));
         for &member in request.groups.all_members() {
             extremes.include(position[member as usize], velocity[member as usize]);
@@ -390,18 +403,28 @@ impl<M: FluidMethod> Solver for Fluid<M> {
         Some(self)
     }
 
+    /// Later sub-steps begin at tentative velocities, and the change of a particle that died does not count.
+    fn finds_change_max(&self) -> bool {
+        self.sources.is_empty() && self.tentative.is_committed()
+    }
+
     fn commit(&mut self, end: &StepEnd<'_>, _: &[DVec3]) -> Result<Report, SolverError> {
+        let with_changes = self.finds_change_max();
         self.method.prepare_advance()?;
         let is_pushed = !self.method.basics().fields_of_force.is_empty();
         let before = is_pushed.then(|| (self.particles.position.clone(), self.particles.velocity.clone()));
         let (mut position, mut velocity) = self.tentative.take_committed(end.groups, &mut self.particles);
-        let mut extremes = self.advance(end.groups, &mut position, &mut velocity);
+        let mut extremes = self.advance(end.groups, (&mut position, &mut velocity), with_changes);
         (self.particles.position, self.particles.velocity) = (position, velocity);
+        let members = || end.groups.all_members().iter().map(|&member| member as usize);
+        let of_members =
+            |velocity: &[DVec3]| -> Vec<DVec3> { members().map(|member| velocity[member]).collect() };
+        let members_before = of_members(&self.particles.velocity);
         end.place_members(&mut self.particles);
-        for &member in end.groups.all_members() {
-            let member = member as usize;
+        for member in members() {
             extremes.include(self.particles.position[member], self.particles.velocity[member]);
         }
+        extremes.include_changes(&members_before, &of_members(&self.particles.velocity));
         if self.ranks.any(extremes.not_finite) {
             agreed(&self.ranks, self.check_finite())?;
         }
@@ -421,7 +444,16 @@ impl<M: FluidMethod> Solver for Fluid<M> {
             && (self.sources.emit_now() || self.ranks.any(!(born.is_empty() && dead.is_empty())));
         self.set_speed(if is_changed { speed_max(&self.particles.velocity) } else { extremes.speed() });
         let (energies, given) = (self.method.energies(), self.sources.given + pushed);
-        Ok(Report { stable_dt: self.stable_dt(), energies, given, born, dead, ..Report::default() })
+        let change_max = extremes.change();
+        Ok(Report {
+            stable_dt: self.stable_dt(),
+            energies,
+            given,
+            born,
+            dead,
+            change_max,
+            ..Report::default()
+        })
     }
 
     fn fields(&self) -> Vec<Field> {

@@ -68,7 +68,7 @@ impl Tentative {
     }
 
     /// True if the last sub-step is the first of its step.
-    fn is_committed(&self) -> bool {
+    pub(crate) fn is_committed(&self) -> bool {
         self.columns.0.is_empty()
     }
 
@@ -118,6 +118,8 @@ impl Tentative {
 pub struct Extremes {
     /// The largest square of a speed [m^2/s^2].
     speed_squared: f64,
+    /// The largest square of a change of velocity [m^2/s^2], as far as changes were included.
+    change_squared: f64,
     /// True if a position or velocity is not finite.
     pub(crate) not_finite: bool,
 }
@@ -131,9 +133,16 @@ impl Extremes {
         self.not_finite |= !(position.element_sum() + square).is_finite();
     }
 
+    /// Includes changes of velocities [m/s].
+    pub(crate) fn include_changes(&mut self, before: &[DVec3], after: &[DVec3]) {
+        let change = |(before, after): (&DVec3, &DVec3)| (*after - *before).length_squared();
+        self.change_squared = before.iter().zip(after).map(change).fold(self.change_squared, f64::max);
+    }
+
     pub(crate) fn joined(self, other: Self) -> Self {
         Self {
             speed_squared: self.speed_squared.max(other.speed_squared),
+            change_squared: self.change_squared.max(other.change_squared),
             not_finite: self.not_finite | other.not_finite,
         }
     }
@@ -141,6 +150,11 @@ impl Extremes {
     /// The largest speed [m/s].
     pub(crate) fn speed(self) -> f64 {
         self.speed_squared.sqrt()
+    }
+
+    /// The largest change of velocity [m/s] that was included.
+    pub(crate) fn change(self) -> f64 {
+        self.change_squared.sqrt()
     }
 }
 

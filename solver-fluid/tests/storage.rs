@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::collections::HashMap;
+
 use amalgam_particles::{DVec3, GroupMap, ParticleId, Particles, random};
 use amalgam_solver_fluid::{flip, sph};
 use amalgam_solver_kit::{Alone, AloneGroups, Solver};
@@ -23,7 +25,7 @@ fn shuffled(mut particles: Particles, seed: u64) -> Particles {
 /// Bits of position and velocity by id after a few steps with groups of neighbouring ids, and the momenta
 /// given to these.
 fn bits(mut solver: impl Solver) -> Vec<u64> {
-    let mut bits = Vec::new();
+    let (mut bits, mut found) = (Vec::new(), 0);
     let mut alone = Alone::default();
     for _ in 0..20 {
         let particles = solver.particles();
@@ -35,9 +37,16 @@ fn bits(mut solver: impl Solver) -> Vec<u64> {
         let velocity = map.len();
         let groups = AloneGroups::new(map, inertia, vec![DVec3::X; velocity]);
         let dt = 0.9 * solver.stable_dt();
-        alone.step(&mut solver, &groups, dt).expect("a good step");
+        let before: HashMap<ParticleId, DVec3> =
+            particles.id.iter().copied().zip(particles.velocity.iter().copied()).collect();
+        let report = alone.step(&mut solver, &groups, dt).expect("a good step");
+        let after = solver.particles();
+        let changes = after.id.iter().zip(&after.velocity).map(|(id, &v)| (v - before[id]).length_squared());
+        assert!(!solver.finds_change_max() || report.change_max == changes.fold(0.0, f64::max).sqrt());
+        found += usize::from(solver.finds_change_max());
         bits.extend(alone.answer.momentum.iter().flat_map(|j| j.to_array()).map(f64::to_bits));
     }
+    assert!(found > 0, "some steps have one sub-step, in which the largest change of velocity is found");
     let particles = solver.particles();
     let mut order: Vec<usize> = (0..particles.len()).collect();
     order.sort_by_key(|&i| particles.id[i]);

@@ -122,6 +122,9 @@ pub struct Report {
     /// kinetic energy and its energy in gravity, -m g x; a particle that dies takes its own away. A run ends
     /// if energy appears that no participant reports.
     pub given: f64,
+    /// Largest change of the velocity of a particle of this rank in the step [m/s], from a solver that finds it
+    /// ([`Solver::finds_change_max`]).
+    pub change_max: f64,
     /// Angular momentum [kg m^2/s] and kinetic energy [J] of the particles' own spin, which their positions
     /// and velocities do not tell.
     pub spin: (DVec3, f64),
@@ -240,6 +243,12 @@ pub trait Solver: Send + Sync + 'static {
     /// velocities.
     fn deferred(&self) -> Option<&dyn Deferred> {
         None
+    }
+
+    /// True if the next [`Self::commit`] reports the largest change of velocity ([`Report::change_max`]). The kit
+    /// else keeps all velocities of the start of the step to find it.
+    fn finds_change_max(&self) -> bool {
+        false
     }
 
     /// Advances to the end of the step. `integrated` are the velocities of the last answer.

@@ -35,21 +35,40 @@ fn moments(particles: &Particles, i: usize) -> [f64; 10] {
     [p[0], p[1], p[2], l[0], l[1], l[2], c[0], c[1], c[2], 0.5 * momentum.dot(v[i])]
 }
 
-/// Sums at the end of a step. `velocity_before` is NaN for a particle that was born in the step. Collective.
+/// Largest change of velocity in a step.
+pub(crate) enum Change<'a> {
+    /// To be found from the velocities before [m/s], NaN for a particle that was born in the step.
+    Since(&'a [DVec3]),
+    /// Of this rank's particles [m/s].
+    Told(f64),
+}
+
+/// Sums at the end of a step. Collective.
 ///
 /// No bit depends on the order in which particles are stored, nor on the ranks that have them.
-pub(crate) fn totals(ranks: &Ranks, particles: &Particles, velocity_before: &[DVec3], dt: f64) -> Totals {
+pub(crate) fn totals(ranks: &Ranks, particles: &Particles, change: &Change<'_>, dt: f64) -> Totals {
     let Particles { velocity: v, radius, .. } = particles;
     let count = particles.len();
     // The largest magnitudes of the moments, then of v^2, (v / radius)^2 and the squared change of velocity.
     let largest: [f64; 13] = exact::magnitudes(ranks, count, |i| {
         let speed = v[i].length_squared();
-        let change = (v[i] - velocity_before[i]).length_squared().max(0.0);
+        let change = match change {
+            Change::Since(before) => (v[i] - before[i]).length_squared().max(0.0),
+            Change::Told(_) => 0.0,
+        };
         let [p0, p1, p2, l0, l1, l2, c0, c1, c2, energy] = moments(particles, i);
         let rate = speed / (radius[i] * radius[i]);
         [p0, p1, p2, l0, l1, l2, c0, c1, c2, energy, speed, rate, change]
     });
-    let [moments_max @ .., speed, rate, change] = largest;
+    let [moments_max @ .., speed, rate, changed] = largest;
+    let change_max = match *change {
+        Change::Since(_) => changed.sqrt(),
+        Change::Told(own) => {
+            let mut change_max = [own];
+            ranks.max(&mut change_max);
+            change_max[0]
+        }
+    };
     let sums = exact::sums(ranks, count, &moments_max, |i| moments(particles, i));
     let vector = |first: usize| DVec3::new(sums[first], sums[first + 1], sums[first + 2]);
     Totals {
@@ -59,7 +78,7 @@ pub(crate) fn totals(ranks: &Ranks, particles: &Particles, velocity_before: &[DV
         kinetic_energy: sums[9],
         speed_max: speed.sqrt(),
         radius_rate_max: rate.sqrt(),
-        acceleration_max: change.sqrt() / dt,
+        acceleration_max: change_max / dt,
     }
 }
 
@@ -113,12 +132,12 @@ mod tests {
         }
         let before: Vec<DVec3> = particles.velocity.iter().map(|v| 0.9 * v).collect();
         let alone = Ranks::alone();
-        let as_made = totals(&alone, &particles, &before, 0.1);
+        let as_made = totals(&alone, &particles, &Change::Since(&before), 0.1);
         let mut order: Vec<u32> = (0..10_000).collect();
         order.sort_by_key(|&i| random::mix(u64::from(i)));
         particles.reorder(&order);
         let before: Vec<DVec3> = order.iter().map(|&i| before[i as usize]).collect();
-        let shuffled = totals(&alone, &particles, &before, 0.1);
+        let shuffled = totals(&alone, &particles, &Change::Since(&before), 0.1);
         assert_eq!(format!("{as_made:?}"), format!("{shuffled:?}"));
         let momentum: DVec3 = particles.velocity.iter().zip(&particles.mass).map(|(&v, &m)| v * m).sum();
         assert!((momentum - as_made.momentum).length() < 1e-8, "{momentum} {as_made:?}");

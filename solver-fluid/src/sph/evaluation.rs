@@ -122,14 +122,17 @@ impl Evaluation {
     /// points have ids, results do not depend on the order in which particles are stored.
     pub fn find_densities(&mut self, parameters: &SphParameters, own: Points<'_>, ghosts: Points<'_>) {
         let grid = FixedPointGrid::new(parameters.support_radius, parameters.walls);
-        self.cells.rebuild(self.width, &grid, own, ghosts);
+        // Wrapped positions are needed until particles are sorted, accelerations after that: they share memory.
+        let mut wrapped = bytemuck::allocation::cast_vec(std::mem::take(&mut self.acceleration));
+        self.cells.rebuild(self.width, &grid, (own, ghosts), &mut wrapped);
         self.own = own.positions.len();
         let Self { width, cells, chunks, sorted, compression, totals, lists, rank, added, .. } = self;
         let own_count = own.positions.len();
         let count = cells.order().len();
         cells.chunks(SWEEP_CHUNK, chunks);
         rank.resize_with(count, AtomicU32::default);
-        sorted.set(&grid, cells, (own, ghosts), rank);
+        sorted.set(&grid, (cells, &wrapped), (own, ghosts), rank);
+        self.acceleration = bytemuck::allocation::cast_vec(wrapped);
         compression.resize(count, 0.0);
         find_added(parameters, (cells.order(), own.positions), added);
         let added = &*added;

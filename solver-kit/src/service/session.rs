@@ -22,7 +22,7 @@ use crate::joined::{Members, by_number, united};
 use crate::near::NearParticles;
 use crate::section::SectionError;
 use crate::solver::{Answer, Request, Solver, SolverProgram, World};
-use crate::sums::{check_finite, missing_energy, state_hash, totals};
+use crate::sums::{Change, check_finite, missing_energy, state_hash, totals};
 use answers::{agreed, all_particles, brief, in_order_of_ids};
 
 /// Reasons for which a call was refused.
@@ -533,8 +533,12 @@ impl Run {
         let before: Vec<[DVec3; 2]> = track.index.iter().map(tracked).collect();
         let of_member = |&number: &u32| call.member_velocity[number as usize];
         let member_velocity: Vec<DVec3> = self.members.number.iter().map(of_member).collect();
-        let velocity = self.solver.particles().velocity.par_iter().with_min_len(reduce::CHUNK);
-        velocity.copied().collect_into_vec(&mut self.velocity_before);
+        let finds_change_max = self.solver.finds_change_max();
+        self.velocity_before.clear();
+        if !finds_change_max {
+            let velocity = self.solver.particles().velocity.par_iter().with_min_len(reduce::CHUNK);
+            velocity.copied().collect_into_vec(&mut self.velocity_before);
+        }
         let end = StepEnd {
             dt: self.dt,
             groups: &self.groups,
@@ -552,10 +556,13 @@ impl Run {
         // After a step a solver may store its particles in another order, or other particles. Ids tell which
         // is which.
         if self.ids.ids != particles.id {
-            let (ids, before) = (&self.ids, &self.velocity_before);
-            let before = |id| ids.find(id).map_or(DVec3::NAN, |i| before[i as usize]);
-            self.velocity_before =
-                particles.id.par_iter().with_min_len(reduce::CHUNK).map(|&id| before(id)).collect();
+            let ids = &self.ids;
+            if !finds_change_max {
+                let before = &self.velocity_before;
+                let before = |id| ids.find(id).map_or(DVec3::NAN, |i| before[i as usize]);
+                self.velocity_before =
+                    particles.id.par_iter().with_min_len(reduce::CHUNK).map(|&id| before(id)).collect();
+            }
             if report.adjusted {
                 let place = |id| ids.find(id).map_or(DVec3::NAN, |i| told[i as usize]);
                 told = particles.id.iter().map(|&id| place(id)).collect();
@@ -563,7 +570,11 @@ impl Run {
             self.near.reorder(ids, particles);
             self.ids.update(&particles.id);
         }
-        let mut totals = totals(&self.ranks, particles, &self.velocity_before, self.dt);
+        let change = match finds_change_max {
+            true => Change::Told(report.change_max),
+            false => Change::Since(&self.velocity_before),
+        };
+        let mut totals = totals(&self.ranks, particles, &change, self.dt);
         totals.angular_momentum += report.spin.0;
         totals.kinetic_energy += report.spin.1;
         check_finite(&self.ranks, particles, &totals)?;

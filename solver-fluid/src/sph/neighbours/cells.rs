@@ -190,8 +190,6 @@ pub(in crate::sph) struct CellOrder {
     /// Bins of a row, rows along y and along z.
     size: IVec3,
     wraps: bool,
-    /// The fixed-point position of each particle, wrapped.
-    wrapped_positions: Vec<[i32; 3]>,
     /// The slot of each particle.
     slot_of: Vec<u32>,
     /// The particles of slot s are `order[start[s]..start[s + 1]]`.
@@ -266,15 +264,14 @@ impl Task for FindSlots<'_> {
 
 impl CellOrder {
     /// Sorts own particles, and ghosts numbered behind them, by row, bin and id. Without ids, particles of a
-    /// bin keep their order.
+    /// bin keep their order. `wrapped` gets the fixed-point position of each particle, wrapped.
     pub(in crate::sph) fn rebuild(
         &mut self,
         width: Width,
         grid: &FixedPointGrid,
-        own: Points<'_>,
-        ghosts: Points<'_>,
+        (own, ghosts): (Points<'_>, Points<'_>),
+        wrapped: &mut Vec<[i32; 3]>,
     ) {
-        let mut wrapped = std::mem::take(&mut self.wrapped_positions);
         let own_count = own.positions.len();
         wrapped.resize(own_count + ghosts.positions.len(), [0; 3]);
         let nothing = (DVec3::INFINITY, DVec3::NEG_INFINITY);
@@ -300,18 +297,13 @@ impl CellOrder {
                 *slot = self.slot(grid.locate(position(chunk * CHUNK + k))) as u32;
             }
         });
-        (self.wrapped_positions, self.slot_of) = (wrapped, slot_of);
+        self.slot_of = slot_of;
         let slots = self.size.as_i64vec3().element_product() as usize;
         counting_sort(&self.slot_of, slots, &mut self.start, &mut self.order);
         if !own.ids.is_empty() || !ghosts.ids.is_empty() {
             let id = |i: u32| own.ids.get(i as usize).unwrap_or_else(|| &ghosts.ids[i as usize - own_count]);
             sort_cells_by_id(width, &self.start, (id, None), &mut self.order);
         }
-    }
-
-    /// The fixed-point position of each particle, wrapped.
-    pub(in crate::sph) fn wrapped_positions(&self) -> &[[i32; 3]] {
-        &self.wrapped_positions
     }
 
     /// Indices of the particles, sorted by row and bin.
@@ -468,7 +460,7 @@ mod tests {
             let grid = FixedPointGrid::new(0.1, None);
             let mut cells = CellOrder::default();
             let points = Points { positions: &positions, ..Points::default() };
-            cells.rebuild(Width::of_machine(), &grid, points, Points::default());
+            cells.rebuild(Width::of_machine(), &grid, (points, Points::default()), &mut Vec::new());
             assert_eq!(cells.wraps(), wraps);
             for &x in positions.iter().step_by(7) {
                 let position = grid.locate(x);

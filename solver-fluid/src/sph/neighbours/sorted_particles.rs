@@ -45,16 +45,16 @@ pub(in crate::sph) struct SortedParticles {
 }
 
 impl SortedParticles {
-    /// Copies positions and velocities of particles in a new order, and writes the rank of each particle: its
+    /// Copies wrapped positions and velocities of particles in a new order, and writes the rank of each particle: its
     /// index in the order.
     pub(in crate::sph) fn set(
         &mut self,
         grid: &FixedPointGrid,
-        order: &CellOrder,
+        (order, positions): (&CellOrder, &[[i32; 3]]),
         (own, ghosts): (Points<'_>, Points<'_>),
         rank: &[AtomicU32],
     ) {
-        let (particles, positions) = (order.order(), order.wrapped_positions());
+        let particles = order.order();
         let velocity = |i: usize| match own.velocities.get(i) {
             Some(velocity) => *velocity,
             None => ghosts.velocities[i - own.velocities.len()],
