@@ -27,7 +27,7 @@ fn shuffled(mut particles: Particles, seed: u64) -> Particles {
 fn bits(mut solver: impl Solver) -> Vec<u64> {
     let (mut bits, mut found) = (Vec::new(), 0);
     let mut alone = Alone::default();
-    for _ in 0..20 {
+    for step in 0..20 {
         let particles = solver.particles();
         let place = |id: u64| particles.id.iter().position(|one| one.0 == id).expect("nobody dies") as u32;
         let members: Vec<u32> = (0..30).map(|n| place(7 * n)).collect();
@@ -36,7 +36,8 @@ fn bits(mut solver: impl Solver) -> Vec<u64> {
         let inertia = vec![20.0 * particles.mass[0]; map.len()];
         let velocity = map.len();
         let groups = AloneGroups::new(map, inertia, vec![DVec3::X; velocity]);
-        let dt = 0.9 * solver.stable_dt();
+        // One sub-step now and then, in which the largest change of velocity is found.
+        let dt = if step % 4 == 0 { 0.3 } else { 0.9 } * solver.stable_dt();
         let before: HashMap<ParticleId, DVec3> =
             particles.id.iter().copied().zip(particles.velocity.iter().copied()).collect();
         let report = alone.step(&mut solver, &groups, dt).expect("a good step");
@@ -46,7 +47,7 @@ fn bits(mut solver: impl Solver) -> Vec<u64> {
         found += usize::from(solver.finds_change_max());
         bits.extend(alone.answer.momentum.iter().flat_map(|j| j.to_array()).map(f64::to_bits));
     }
-    assert!(found > 0, "some steps have one sub-step, in which the largest change of velocity is found");
+    assert!(found >= 5, "{found}");
     let particles = solver.particles();
     let mut order: Vec<usize> = (0..particles.len()).collect();
     order.sort_by_key(|&i| particles.id[i]);

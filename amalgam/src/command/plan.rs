@@ -127,8 +127,11 @@ fn wall(on: &impl Fn(usize) -> Estimate, cores: u32) -> String {
 
 /// Memory at the start, where it is more than later.
 fn memory(last: &Estimate) -> String {
+    if last.memory_at_start <= last.memory {
+        return "memory: no more at the start than in steps".into();
+    }
     format!(
-        "memory: at the start every rank lays out all particles, {} per node in place of {}",
+        "memory: at the start every rank lays out all particles, but not of fluids: {} per node in place of {}",
         size(last.memory_at_start),
         size(last.memory)
     )

@@ -27,11 +27,18 @@ const SOLID: f64 = 610.0;
 
 /// Exchanges of SPH in a step: ghosts with place and velocity, then their pressure and volume. Ghosts reach
 /// as far as a cell, two spacings by default.
-pub(crate) const SPH: Halo =
-    Halo { cut: Cut::Boxes, depth: 2.0, messages: 2.0, bytes: 56.0, collectives: 7.0, everywhere: 0.0 };
+pub(crate) const SPH: Halo = Halo {
+    cut: Cut::Boxes,
+    depth: 2.0,
+    messages: 2.0,
+    bytes: 56.0,
+    collectives: 7.0,
+    everywhere: 0.0,
+    in_parts: true,
+};
 /// Exchanges of grains in a step, for contacts among them: ghosts with place and radius, then their speeds.
 /// Ghosts reach as far as a list of contacts, a radius beyond touching.
-const GRAINS: Halo = Halo { depth: 1.5, collectives: 6.0, ..SPH };
+const GRAINS: Halo = Halo { depth: 1.5, collectives: 6.0, in_parts: false, ..SPH };
 /// Bytes of a grain that attracts others, with its part of the tree, on every rank. One of the collectives
 /// carries all places.
 const ATTRACTING: f64 = 130.0;
@@ -44,6 +51,7 @@ const FLIP: Halo = Halo {
     bytes: 31.0,
     collectives: 50.0,
     everywhere: 25.0,
+    in_parts: true,
 };
 /// Exchanges of springs in an iteration of a solve, one message. Collectives are of a number per chunk.
 const SPRINGS: Halo = Halo {
@@ -53,6 +61,7 @@ const SPRINGS: Halo = Halo {
     bytes: 26.0,
     collectives: 2.2,
     everywhere: 0.0,
+    in_parts: false,
 };
 /// The same of bonds, with a horizon of three spacings and their layout on every rank.
 const BONDS: Halo = Halo { depth: 3.0, everywhere: 230.0, ..SPRINGS };

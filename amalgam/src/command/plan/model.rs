@@ -19,7 +19,7 @@ const IMBALANCE: f64 = 1.05;
 const CALL: f64 = 1e-4;
 /// Bytes per second that one connection carries.
 const CONNECTION: f64 = 2e9;
-/// Bytes that the coordinator keeps of each particle.
+/// Bytes of the table of particles that the coordinator gets at the start, per particle.
 const TABLE: f64 = 56.0;
 
 impl Network {
@@ -78,6 +78,8 @@ pub struct Halo {
     pub collectives: f64,
     /// Bytes per particle of the whole participant that every rank keeps.
     pub everywhere: f64,
+    /// True if each rank lays out a part of the particles at the start, and all of them do without a table.
+    pub in_parts: bool,
 }
 
 impl Halo {
@@ -159,7 +161,7 @@ pub struct Estimate {
     pub step: f64,
     /// Memory of the fullest node [bytes].
     pub memory: f64,
-    /// Memory of that node at the start, when every rank lays out all particles [bytes].
+    /// Memory of that node at the start, when every rank of most methods lays out all particles [bytes].
     pub memory_at_start: f64,
     /// Messages of a rank in a step.
     pub messages: f64,
@@ -272,7 +274,8 @@ pub fn estimate(loads: &[Load], coordinator: Coordinator, cluster: Cluster) -> E
         let cut = halo.boundary(load.particles, used);
         let kept = (own + cut.ghosts) * load.memory + load.particles * halo.everywhere;
         memory += kept * cluster.ranks as f64;
-        memory_at_start += load.particles * load.memory * cluster.ranks as f64;
+        let laid_out = if halo.in_parts { kept } else { load.particles * load.memory };
+        memory_at_start += laid_out * cluster.ranks as f64;
         if ranks == 1 {
             continue;
         }
@@ -302,7 +305,8 @@ pub fn estimate(loads: &[Load], coordinator: Coordinator, cluster: Cluster) -> E
     waits.push(("coordinator".into(), coordinator.work));
     waits.push(("calls".into(), coordinator.round_trips * (CALL + far) + coordinator.bytes / carried));
     let step = ideal + waits.iter().map(|(_, time)| time).sum::<f64>();
-    let table = loads.iter().map(|load| TABLE * load.particles).sum::<f64>();
+    let is_listed = |load: &&Load| load.halo.is_none_or(|halo| !halo.in_parts);
+    let table = loads.iter().filter(is_listed).map(|load| TABLE * load.particles).sum::<f64>();
     Estimate {
         nodes,
         ranks,
@@ -321,8 +325,15 @@ pub fn estimate(loads: &[Load], coordinator: Coordinator, cluster: Cluster) -> E
 mod tests {
     use super::*;
 
-    const HALO: Halo =
-        Halo { cut: Cut::Boxes, depth: 2.0, messages: 2.0, bytes: 56.0, collectives: 4.0, everywhere: 0.0 };
+    const HALO: Halo = Halo {
+        cut: Cut::Boxes,
+        depth: 2.0,
+        messages: 2.0,
+        bytes: 56.0,
+        collectives: 4.0,
+        everywhere: 0.0,
+        in_parts: false,
+    };
 
     fn fluid(particles: f64) -> Load {
         Load { name: "water".into(), particles, work: 90e-9 * particles, memory: 300.0, halo: Some(HALO) }
@@ -395,6 +406,16 @@ mod tests {
         assert_eq!(memory(1, &[fluid(1e6), cloth.clone(), cloth.clone()]), 9e8 + table(3e6));
         // Each participant has a node of its own.
         assert_eq!(memory(2, &[cloth.clone(), cloth]), 3e8 + table(2e6));
+    }
+
+    #[test]
+    fn what_is_laid_out_in_parts_takes_no_more_at_the_start() {
+        let whole = estimate(&[fluid(1e8)], SILENT, on(8));
+        let halo = Some(Halo { in_parts: true, ..HALO });
+        let parts = estimate(&[Load { halo, ..fluid(1e8) }], SILENT, on(8));
+        assert_eq!(parts.memory_at_start, parts.memory);
+        assert_eq!(parts.memory, whole.memory - TABLE * 1e8);
+        assert!(whole.memory_at_start > 4.0 * 300.0 * 1e8);
     }
 
     #[test]

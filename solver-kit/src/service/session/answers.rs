@@ -287,3 +287,61 @@ impl InOrder<'_> {
         self.order.iter().map(|&i| all[i as usize]).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use amalgam_particles::random;
+
+    use super::*;
+
+    /// Particles `from` to below `to`, all alike.
+    fn alike(from: u64, to: u64) -> Particles {
+        let mut particles = Particles::default();
+        for id in from..to {
+            let place = |axis| random::uniform_f64(&[id, axis]);
+            let position = DVec3::new(place(0), place(1), place(2));
+            particles.push(ParticleId(id), position, position - 0.5, 2.0, 0.1, false);
+        }
+        particles
+    }
+
+    #[test]
+    fn ranks_are_as_brief_as_one() {
+        let points = [DVec3::ZERO, DVec3::splat(0.7), DVec3::new(0.2, 0.9, 5.0)];
+        let one = brief(&Ranks::alone(), &alike(0, 100), &points).expect("they are alike");
+        assert_eq!((one.count, one.mass, one.radius, one.nearest.len()), (100, 2.0, 0.1, 3));
+        for (point, (id, place)) in points.iter().zip(&one.nearest) {
+            let all = alike(0, 100);
+            assert_eq!(all.position[id.0 as usize], *place);
+            assert!(all.position.iter().all(|x| x.distance(*point) >= place.distance(*point)));
+        }
+        // One rank has no particle.
+        let bounds = [0, 10, 10, 100];
+        let part = |ranks: Ranks| {
+            let rank = ranks.rank();
+            brief(&ranks, &alike(bounds[rank], bounds[rank + 1]), &points)
+        };
+        let parts: Vec<Option<Brief>> = std::thread::scope(|scope| {
+            let ranks: Vec<_> =
+                Ranks::threads(3).into_iter().map(|ranks| scope.spawn(|| part(ranks))).collect();
+            ranks.into_iter().map(|rank| rank.join().expect("a rank")).collect()
+        });
+        assert!(parts.iter().all(|part| part.as_ref() == Some(&one)), "{parts:?}");
+    }
+
+    #[test]
+    fn nothing_stands_for_particles_that_differ() {
+        let brief = |particles: &Particles| brief(&Ranks::alone(), particles, &[]);
+        assert!(brief(&alike(0, 5)).is_some());
+        assert!(brief(&alike(1, 5)).is_none() && brief(&Particles::default()).is_none());
+        let mut heavy = alike(0, 5);
+        heavy.mass[3] = 2.5;
+        let mut held = alike(0, 5);
+        held.immovable[0] = true;
+        let mut small = alike(0, 5);
+        small.radius[4] = 0.05;
+        for unlike in [heavy, held, small] {
+            assert!(brief(&unlike).is_none(), "{unlike:?}");
+        }
+    }
+}
