@@ -88,7 +88,7 @@ pub struct Description {
 pub struct Table {
     /// The particles at the start; none if `brief` stands for them.
     pub particles: Particles,
-    /// What is said of the particles in place of a row for each.
+    /// An account of the particles in place of a row for each.
     pub brief: Option<Brief>,
     /// Longest first step [s], perhaps infinite.
     pub stable_dt: f64,

@@ -64,7 +64,7 @@ type Held = [[bool; 2]; 3];
 
 /// The points of a shape on this rank.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Filled {
+pub(crate) struct FilledShape {
     /// Id of the first of them. The others follow.
     pub(crate) first_id: u64,
     /// Positions [m].
@@ -73,7 +73,7 @@ pub(crate) struct Filled {
     pub(crate) whole: u64,
 }
 
-impl Filled {
+impl FilledShape {
     /// Ids and points [m].
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ParticleId, DVec3)> + '_ {
         (self.first_id..).map(ParticleId).zip(self.points.iter().copied())
@@ -81,7 +81,7 @@ impl Filled {
 }
 
 /// The number of points of bodies, on all ranks.
-pub(crate) fn total(bodies: &[Filled]) -> u64 {
+pub(crate) fn total(bodies: &[FilledShape]) -> u64 {
     bodies.iter().map(|body| body.whole).sum()
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn fill(
     spacing: f64,
     walls: Option<(DVec3, DVec3)>,
     faults: &mut Vec<SectionError>,
-) -> Vec<Filled> {
+) -> Vec<FilledShape> {
     if shapes.is_empty() {
         let message = "must hold at least one shape: write e.g. [[shapes]] with type = \"box\"";
         faults.push(SectionError::new("shapes", message));
@@ -137,7 +137,7 @@ pub(crate) fn fill(
 }
 
 /// The bodies whose parts all ranks have, with their ids. Collective.
-fn numbered(ranks: &Ranks, parts: Vec<Vec<DVec3>>) -> Vec<Filled> {
+fn numbered(ranks: &Ranks, parts: Vec<Vec<DVec3>>) -> Vec<FilledShape> {
     let (size, rank) = (ranks.size(), ranks.rank());
     let own = parts.iter().enumerate().map(|(k, points)| (k * size + rank, points.len() as u64));
     let counts = ranks.shared(parts.len() * size, own);
@@ -145,7 +145,7 @@ fn numbered(ranks: &Ranks, parts: Vec<Vec<DVec3>>) -> Vec<Filled> {
     let filled = |(points, counts): (Vec<DVec3>, &[u64])| {
         let (first_id, whole) = (next_id + counts[..rank].iter().sum::<u64>(), counts.iter().sum());
         next_id += whole;
-        Filled { first_id, points, whole }
+        FilledShape { first_id, points, whole }
     };
     parts.into_iter().zip(counts.chunks(size)).map(filled).collect()
 }
@@ -268,9 +268,9 @@ pub(crate) fn around(ranks: &Ranks, points: &[DVec3]) -> (DVec3, DVec3) {
 }
 
 /// Warnings of boxes whose fluid differs from their volume by more than [`TOLD`].
-pub(crate) fn volume_warnings(shapes: &[MovingShape], bodies: &[Filled], spacing: f64) -> Vec<String> {
+pub(crate) fn volume_warnings(shapes: &[MovingShape], bodies: &[FilledShape], spacing: f64) -> Vec<String> {
     let warning =
-        |(k, (body, filled)): (usize, (&MovingShape, &Filled))| {
+        |(k, (body, filled)): (usize, (&MovingShape, &FilledShape))| {
             let Shape::Box { min, max } = body.shape else { return None };
             let part = filled.whole as f64 * spacing.powi(3) / body.shape.volume() - 1.0;
             let layers = (max - min) / spacing;

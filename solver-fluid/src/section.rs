@@ -8,7 +8,7 @@ use amalgam_solver_kit::{
 };
 use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::filling::Filled;
+use crate::filling::FilledShape;
 use crate::sources::{Emitter, Sink, Sources};
 
 /// The largest number of sub-steps in a step.
@@ -62,7 +62,7 @@ pub(crate) fn take_fields(
 /// Particles of equal mass [kg] and radius [m] at the points [m] of `bodies`, which fill `shapes`. `place`
 /// gives the particle's position from its point.
 pub(crate) fn particles(
-    (shapes, bodies): (&[MovingShape], &[Filled]),
+    (shapes, bodies): (&[MovingShape], &[FilledShape]),
     (mass, radius): (f64, f64),
     place: impl Fn(&MovingShape, ParticleId, DVec3) -> DVec3,
 ) -> Particles {
@@ -190,7 +190,7 @@ pub(crate) fn default_substeps_max() -> u32 {
 pub(crate) fn check_inside(
     ranks: &Ranks,
     (low, high): (DVec3, DVec3),
-    bodies: &[Filled],
+    bodies: &[FilledShape],
     advice: &str,
     faults: &mut Vec<SectionError>,
 ) {

@@ -39,7 +39,7 @@ fn moments(particles: &Particles, i: usize) -> [f64; 10] {
 pub(crate) enum Change<'a> {
     /// To be found from the velocities before [m/s], NaN for a particle that was born in the step.
     Since(&'a [DVec3]),
-    /// Of this rank's particles [m/s].
+    /// As the solver found it for this rank's particles [m/s].
     Told(f64),
 }
 

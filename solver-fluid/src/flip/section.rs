@@ -7,7 +7,7 @@ use amalgam_solver_kit::{DragSettings, ForceSettings, SectionError, World};
 use serde::Deserialize;
 
 use super::FlipParameters;
-use crate::filling::{Filled, fill, total, volume_warnings};
+use crate::filling::{FilledShape, fill, total, volume_warnings};
 use crate::section::{
     EmitterSection, FacesSection, Faults, Method, SinkSection, check_emitters, check_inside,
     default_rest_density, default_substeps_max, no_faces, parse, particles, source_faults, sources,
@@ -151,11 +151,11 @@ pub fn read(section: &str, world: &World) -> Result<(FlipParameters, Particles),
         return Err(faults);
     }
     // Densities are measured on the lattices, before the jitter. Single points stay where the scene has them.
-    let lattice = |(filled, body): (&Filled, &MovingShape)| match body.shape {
-        Shape::Points { .. } => Filled { points: Vec::new(), ..*filled },
+    let lattice = |(filled, body): (&FilledShape, &MovingShape)| match body.shape {
+        Shape::Points { .. } => FilledShape { points: Vec::new(), ..*filled },
         _ => filled.clone(),
     };
-    let lattices: Vec<Filled> = bodies.iter().zip(&section.shapes).map(lattice).collect();
+    let lattices: Vec<FilledShape> = bodies.iter().zip(&section.shapes).map(lattice).collect();
     let densest = densest_by_kernel(ranks, &lattices, section.spacing, world.domain, &world.obstacles);
     let mut warnings = volume_warnings(&section.shapes, &lattices, section.spacing);
     warnings.extend(check_density(&densest, section.rest_density, &mut faults));

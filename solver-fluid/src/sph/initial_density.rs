@@ -14,7 +14,7 @@ use super::neighbours::FixedPointGrid;
 use super::pressure::equation_of_state::{EquationOfState, Law};
 use super::walls::Walls;
 use super::{Formulation, Morris, ObstacleDensity, Points, SphParameters};
-use crate::filling::{Filled, total};
+use crate::filling::{FilledShape, total};
 use crate::sources::Sources;
 
 /// Relative excess over the rest density from which on a warning tells it.
@@ -43,8 +43,8 @@ pub(crate) struct Densest {
 
 impl Start {
     /// The points of bodies. Collective.
-    pub(super) fn new(ranks: &Ranks, grid: &FixedPointGrid, bodies: &[Filled]) -> Self {
-        let (ids, positions) = bodies.iter().flat_map(Filled::iter).unzip();
+    pub(super) fn new(ranks: &Ranks, grid: &FixedPointGrid, bodies: &[FilledShape]) -> Self {
+        let (ids, positions) = bodies.iter().flat_map(FilledShape::iter).unzip();
         Self::spread(ranks, grid, ids, positions)
     }
 
@@ -78,7 +78,12 @@ impl Start {
 
     /// Adds a fault if two points are nearer than half a spacing, since the fluid's pressure would throw them
     /// apart. Collective.
-    pub(crate) fn check_overlaps(&self, bodies: &[Filled], spacing: f64, faults: &mut Vec<SectionError>) {
+    pub(crate) fn check_overlaps(
+        &self,
+        bodies: &[FilledShape],
+        spacing: f64,
+        faults: &mut Vec<SectionError>,
+    ) {
         let (reach, own) = (0.5 * spacing * (1.0 - 1e-9), self.ids.len());
         let (ids, positions) = (self.ghosts.points().ids, self.ghosts.points().positions);
         let all = match ids.is_empty() {
@@ -116,7 +121,7 @@ impl Start {
 
     /// The densest point of each body, by the kernel of SPH. Points beyond those of the bodies belong to none.
     /// Collective.
-    pub(crate) fn densest(&self, parameters: &SphParameters, bodies: &[Filled]) -> Vec<Option<Densest>> {
+    pub(crate) fn densest(&self, parameters: &SphParameters, bodies: &[FilledShape]) -> Vec<Option<Densest>> {
         let mut evaluation = Evaluation::default();
         evaluation.find_densities(parameters, self.points(), self.ghosts.points());
         // Of each body the density, as bits, with the id and the place.
@@ -143,9 +148,9 @@ impl Start {
 }
 
 /// The body of a point, from its id; the number of bodies if it belongs to none.
-fn body_of(bodies: &[Filled], id: u64) -> usize {
+fn body_of(bodies: &[FilledShape], id: u64) -> usize {
     let mut end = 0;
-    let is_before = |body: &&Filled| {
+    let is_before = |body: &&FilledShape| {
         end += body.whole;
         end <= id
     };
@@ -156,14 +161,15 @@ fn body_of(bodies: &[Filled], id: u64) -> usize {
 /// density is coarser. Collective.
 pub(crate) fn densest_by_kernel(
     ranks: &Ranks,
-    bodies: &[Filled],
+    bodies: &[FilledShape],
     spacing: f64,
     domain: (DVec3, DVec3),
     obstacles: &[Obstacle],
 ) -> Vec<Option<Densest>> {
     let support_radius = 2.0 * spacing;
     let (low, mut high) = domain;
-    let (mut ids, mut points): (Vec<ParticleId>, Vec<DVec3>) = bodies.iter().flat_map(Filled::iter).unzip();
+    let (mut ids, mut points): (Vec<ParticleId>, Vec<DVec3>) =
+        bodies.iter().flat_map(FilledShape::iter).unzip();
     let mut count = total(bodies);
     // Between two walls that are near each other, SPH lacks some images of images. So a narrow domain is
     // joined to its mirror image until it is two support radii wide.
@@ -247,7 +253,7 @@ mod tests {
         for width in [0.2, 1.0] {
             let edges = DVec3::new(width, 1.0, 1.0);
             let points = lattice(edges);
-            let body = Filled { first_id: 0, whole: points.len() as u64, points };
+            let body = FilledShape { first_id: 0, whole: points.len() as u64, points };
             let densest = densest_by_kernel(&Ranks::alone(), &[body], 0.1, (DVec3::ZERO, edges), &[]);
             assert!((densest[0].expect("points").compression - 1.0).abs() < 1e-4);
         }

@@ -34,7 +34,7 @@ use super::{
     },
     walls::Walls,
 };
-use crate::filling::{Filled, fill, total, volume_warnings};
+use crate::filling::{FilledShape, fill, total, volume_warnings};
 use crate::section::{
     EmitterSection, FacesSection, Faults, Method, SinkSection, check_emitters, check_inside,
     default_rest_density, default_substeps_max, no_faces, parse, particles, source_faults, sources,
@@ -290,7 +290,7 @@ impl SphSection {
     }
 
     /// The largest speed on this rank at the start, emitters included [m/s].
-    fn initial_speed(&self, bodies: &[Filled]) -> f64 {
+    fn initial_speed(&self, bodies: &[FilledShape]) -> f64 {
         let emitted = self.emitters.iter().map(|emitter| emitter.speed);
         let moving = self.shapes.iter().zip(bodies);
         let moving =
@@ -299,7 +299,7 @@ impl SphSection {
     }
 
     /// The largest potential energy [J/kg] of a point of the fluid on this rank over the domain's lowest point.
-    fn fall(&self, world: &World, bodies: &[Filled]) -> f64 {
+    fn fall(&self, world: &World, bodies: &[FilledShape]) -> f64 {
         let lowest = DVec3::select(world.gravity.cmpgt(DVec3::ZERO), world.domain.1, world.domain.0);
         let above = |point: DVec3, edge: f64| {
             // An axis without gravity adds nothing; 0 times an infinite extent would be NaN.
@@ -334,7 +334,7 @@ fn check_domain(
     ranks: &Ranks,
     walls: &Walls,
     support_radius: f64,
-    bodies: &[Filled],
+    bodies: &[FilledShape],
     faults: &mut Vec<SectionError>,
 ) {
     let extent = walls.max - walls.min;

@@ -15,7 +15,7 @@ use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
 use super::equation_of_state::EquationOfState;
-use crate::filling::{Filled, around};
+use crate::filling::{FilledShape, around};
 
 /// Coordinates that differ by less than this [spacings] count as equal.
 const SAME: f64 = 1e-3;
@@ -65,7 +65,7 @@ impl Down {
 /// The wish is `true`, but gravity is along no axis or no pool is at rest.
 pub(in crate::sph) fn press(
     ranks: &Ranks,
-    (shapes, bodies): (&[MovingShape], &mut [Filled]),
+    (shapes, bodies): (&[MovingShape], &mut [FilledShape]),
     wish: Option<bool>,
     weight: &Weight,
 ) -> Result<(), SectionError> {
@@ -86,7 +86,7 @@ pub(in crate::sph) fn press(
         return refused("needs a shape at rest, which touches none that moves: leave it out");
     }
     for pool in pools {
-        let mut columns = Columns::gather(ranks, bodies, &pool, &down, weight.spacing);
+        let mut columns = PoolColumns::gather(ranks, bodies, &pool, &down, weight.spacing);
         let heights = columns.heights(ranks);
         if wish == Some(true) || heights.is_some_and(|heights| heights.are_held(&down, weight)) {
             columns.press(heights.map_or(0.0, |heights| heights.top), &down, weight);
@@ -97,8 +97,8 @@ pub(in crate::sph) fn press(
 }
 
 /// Pools: sets of bodies whose bounding boxes touch each other. Collective.
-fn pools(ranks: &Ranks, bodies: &[Filled], spacing: f64) -> Vec<Vec<usize>> {
-    let around = |body: &Filled| {
+fn pools(ranks: &Ranks, bodies: &[FilledShape], spacing: f64) -> Vec<Vec<usize>> {
+    let around = |body: &FilledShape| {
         let (low, high) = around(ranks, &body.points);
         (low - 0.5 * spacing, high + 0.5 * spacing)
     };
@@ -142,7 +142,7 @@ impl InColumn {
 }
 
 /// Whole columns of a pool's particles along gravity. Each column is at one rank.
-struct Columns {
+struct PoolColumns {
     /// The particles in the order in which they came, from one rank after the other.
     particles: Vec<InColumn>,
     /// The number of particles from each rank.
@@ -164,9 +164,9 @@ struct Heights {
     columns: f64,
 }
 
-impl Columns {
+impl PoolColumns {
     /// The columns that this rank has. Collective.
-    fn gather(ranks: &Ranks, bodies: &[Filled], pool: &[usize], down: &Down, spacing: f64) -> Self {
+    fn gather(ranks: &Ranks, bodies: &[FilledShape], pool: &[usize], down: &Down, spacing: f64) -> Self {
         let mut sent = vec![Vec::new(); ranks.size()];
         for &point in pool.iter().flat_map(|&body| &bodies[body].points) {
             let particle = InColumn::of(point, down, spacing);
@@ -243,7 +243,7 @@ impl Columns {
     }
 
     /// Gives the points of the pool's bodies on all ranks their heights. Collective.
-    fn hand_back(self, ranks: &Ranks, bodies: &mut [Filled], pool: &[usize], down: &Down, spacing: f64) {
+    fn hand_back(self, ranks: &Ranks, bodies: &mut [FilledShape], pool: &[usize], down: &Down, spacing: f64) {
         let mut heights = self.particles.iter().map(|particle| particle.height);
         let sent = self.from.iter().map(|&count| heights.by_ref().take(count).collect()).collect();
         let mut arrived: Vec<_> = ranks.all_to_all::<f64>(sent).into_iter().map(Vec::into_iter).collect();
@@ -267,7 +267,7 @@ impl Heights {
         let is_level = shortest == longest && same(self.feet) && same([self.lowest_top, self.top]);
         let floor = if down.up > 0.0 { low[down.axis] } else { -high[down.axis] };
         let across = [1, 2].map(|k| (down.axis + k) % 3);
-        // Columns fill the floor, each a spacing wide. Layers between walls may be spread a little, hence 0.9.
+        // PoolColumns fill the floor, each a spacing wide. Layers between walls may be spread a little, hence 0.9.
         let area: f64 = across.iter().map(|&axis| (high - low)[axis]).product();
         let filled = self.columns * weight.spacing * weight.spacing;
         is_level && self.feet[0] - floor <= weight.spacing && filled >= 0.9 * area
@@ -310,7 +310,7 @@ mod tests {
         Ok([filled, after].map(|bodies| bodies.into_iter().map(|body| body.points).collect()))
     }
 
-    fn filled(ranks: &Ranks, shapes: &[MovingShape]) -> Vec<Filled> {
+    fn filled(ranks: &Ranks, shapes: &[MovingShape]) -> Vec<FilledShape> {
         let (mut shapes, mut faults) = (shapes.to_vec(), Vec::new());
         let filled = crate::filling::fill(ranks, &mut shapes, SPACING, None, &mut faults);
         assert!(faults.is_empty(), "{faults:?}");
@@ -329,7 +329,7 @@ mod tests {
                 press(&ranks, (&shapes, &mut part), None, &weight()).expect("a pool");
                 part
             };
-            let parts: Vec<Vec<Filled>> = std::thread::scope(|scope| {
+            let parts: Vec<Vec<FilledShape>> = std::thread::scope(|scope| {
                 let ranks: Vec<_> =
                     Ranks::threads(size).into_iter().map(|ranks| scope.spawn(|| part(ranks))).collect();
                 ranks.into_iter().map(|rank| rank.join().expect("a rank")).collect()

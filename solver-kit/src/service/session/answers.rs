@@ -52,7 +52,7 @@ pub(super) fn all_particles(ranks: &Ranks, own: &Particles) -> Particles {
     }
 }
 
-/// What stands for the particles if they are alike, with the nearest particle to each of some points [m]. The
+/// A brief account of the particles, if they are alike, with the nearest particle to each of some points [m]. The
 /// particles are neither corners of triangles nor parts of bodies. Collective.
 pub(super) fn brief(ranks: &Ranks, own: &Particles, nearest_to: &[DVec3]) -> Option<Brief> {
     let Particles { id, position, velocity, mass, radius, immovable } = own;
