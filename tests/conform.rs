@@ -80,7 +80,7 @@ fn balls_keep_every_rule() {
 fn springs_keep_every_rule() {
     let text = "method = 'mass-spring'\n[[bodies]]\ntype = 'sheet'\ncorner = [0.05, 0.05, 0.4]\nedge_u = [0.1, 0, 0]\n\
                 edge_v = [0, 0.08, 0]\nspacing = 0.02\narea_density = 0.4\nstructural_stiffness = 300.0\npinned = 'edges'\n";
-    let open = ["explicit", "slope-kind", "momentum-of-groups"];
+    let open = ["brief", "explicit", "slope-kind", "momentum-of-groups"];
     keeps(SolidProgram, text, &without_bodies(&open, &["occupancy"]));
 }
 
@@ -88,14 +88,14 @@ fn springs_keep_every_rule() {
 fn free_springs_keep_momentum() {
     let text = "method = 'mass-spring'\n[[bodies]]\ntype = 'volume'\nspacing = 0.02\ndensity = 1000.0\nstiffness = 1e4\n\
                 velocity = [0.3, 0, 0]\nshape = { type = 'box', min = [0.1, 0.05, 0.4], max = [0.2, 0.13, 0.46] }\n";
-    keeps(SolidProgram, text, &without_bodies(&["explicit", "slope-kind"], &["occupancy"]));
+    keeps(SolidProgram, text, &without_bodies(&["brief", "explicit", "slope-kind"], &["occupancy"]));
 }
 
 #[test]
 fn peridynamics_keeps_every_rule() {
     let text = "method = 'peridynamics'\n[[bodies]]\ntype = 'volume'\nspacing = 0.02\ndensity = 1000.0\nyoung_modulus = 1e5\n\
                 shape = { type = 'box', min = [0.1, 0.05, 0.4], max = [0.2, 0.13, 0.46] }\n";
-    keeps(SolidProgram, text, &without_bodies(&["explicit", "slope-kind"], &["occupancy"]));
+    keeps(SolidProgram, text, &without_bodies(&["brief", "explicit", "slope-kind"], &["occupancy"]));
 }
 
 #[test]
@@ -103,6 +103,7 @@ fn grains_with_spin_keep_every_rule() {
     let text = "method = 'grains'\nspin = true\n[[bodies]]\ntype = 'grains'\nspacing = 0.04\nradius = 0.019\ndensity = 1500.0\n\
                 velocity = [0.1, 0.0, 0.2]\nshape = { type = 'box', min = [0.1, 0.0, 0.4], max = [0.3, 0.1, 0.5] }\n";
     let groups = [
+        "brief",
         "group-of-one",
         "group-order",
         "slopes",
@@ -119,6 +120,7 @@ fn rigid_bodies_keep_every_rule() {
     let text = "method = 'rigid'\n[[bodies]]\ntype = 'rigid'\nspacing = 0.03\ndensity = 600.0\nangular_velocity = [1.0, 2.0, 1.0]\n\
                 shape = { type = 'box', min = [0.1, 0.0, 0.4], max = [0.22, 0.09, 0.46] }\n";
     let groups = [
+        "brief",
         "group-of-one",
         "group-order",
         "slopes",

@@ -131,6 +131,56 @@ fn a_solver_of_another_kind_is_refused() {
 }
 
 #[test]
+fn a_false_brief_answer_is_refused() {
+    fn header(answer: &mut v1::InitializeResponse) -> &mut v1::InitializeHeader {
+        answer.header.as_mut().expect("a header")
+    }
+    fn brief(answer: &mut v1::InitializeResponse) -> &mut v1::Brief {
+        header(answer).brief.as_mut().expect("a brief answer")
+    }
+    let text = told(&[
+        ("no particles", Lie::Briefly(|answer| header(answer).particles = 0)),
+        ("particles without end", Lie::Briefly(|answer| header(answer).particles = u64::MAX)),
+        ("triangles", Lie::Briefly(|answer| header(answer).triangles = 2)),
+        ("bodies", Lie::Briefly(|answer| header(answer).bodies = true)),
+        ("negative mass", Lie::Briefly(|answer| brief(answer).mass = -1.0)),
+        ("radius not a number", Lie::Briefly(|answer| brief(answer).radius = f64::NAN)),
+        ("beyond all speeds", Lie::Briefly(|answer| brief(answer).speed_max = 1e300)),
+        (
+            "more points than asked",
+            Lie::Briefly(|answer| {
+                brief(answer).nearest = 1;
+                put(&mut answer.columns, "nearest", &[0u64]);
+                put(&mut answer.columns, "nearest_position", &[0.0; 3]);
+            }),
+        ),
+        (
+            "nobody is nearest",
+            Lie::Briefly(|answer| {
+                brief(answer).nearest = 1;
+                put(&mut answer.columns, "nearest", &[9u64]);
+                put(&mut answer.columns, "nearest_position", &[0.0; 3]);
+            }),
+        ),
+        ("points without end", Lie::Briefly(|answer| brief(answer).nearest = 1 << 40)),
+        ("a table beside it", Lie::Briefly(|answer| put(&mut answer.columns, "id", &[0u64, 1, 2]))),
+    ]);
+    insta::assert_snapshot!(text, @r"
+    no particles: participant liar broke the contract in Initialize of step 0: brief: there are no particles to be brief about
+    particles without end: participant liar broke the contract in Initialize of step 0: particles is 18446744073709551615, more than 4294967296
+    triangles: participant liar broke the contract in Initialize of step 0: brief: particles of triangles or of bodies are not alike
+    bodies: participant liar broke the contract in Initialize of step 0: brief: particles of triangles or of bodies are not alike
+    negative mass: participant liar broke the contract in Initialize of step 0: brief: the mass must be positive, from 1e-50 to 1e50 kg
+    radius not a number: participant liar broke the contract in Initialize of step 0: brief: the radius must be positive, from 1e-30 to 1e12 m
+    beyond all speeds: participant liar broke the contract in Initialize of step 0: brief: speed_max is 1e300, but must be from 0 to below 1e12 m/s
+    more points than asked: participant liar broke the contract in Initialize of step 0: 1 nearest particles for 0 points
+    nobody is nearest: participant liar broke the contract in Initialize of step 0: nearest: id 9 is unknown to the participant
+    points without end: participant liar broke the contract in Initialize of step 0: 1099511627776 nearest particles, more than 65536
+    a table beside it: participant liar broke the contract in Initialize of step 0: column id is none that the header of this call calls for
+    ");
+}
+
+#[test]
 fn a_false_particle_table_is_refused() {
     fn header(answer: &mut v1::InitializeResponse) -> &mut v1::InitializeHeader {
         answer.header.as_mut().expect("a header")

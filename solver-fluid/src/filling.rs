@@ -10,7 +10,7 @@
 
 use amalgam_particles::shapes::{Layers, MovingShape, POINTS_MAX, Shape, ShapeError};
 use amalgam_particles::{DVec3, ParticleId};
-use amalgam_solver_kit::{Ranks, SectionError};
+use amalgam_solver_kit::{Ranks, SectionError, SolverError, agreed};
 
 /// Distance [spacings] up to which faces touch.
 const TOUCH: f64 = 1e-6;
@@ -101,10 +101,21 @@ pub(crate) fn fill(
         let message = "must hold at least one shape: write e.g. [[shapes]] with type = \"box\"";
         faults.push(SectionError::new("shapes", message));
     }
+    let mut read = Ok(());
     for (k, body) in shapes.iter_mut().enumerate() {
         if let Err(error) = amalgam_meshes::read_into(&mut body.shape) {
+            read = Err(SolverError(error.to_string()));
             faults.push(SectionError::new(format!("shapes[{k}].{}", error.key), error.to_string()));
         }
+    }
+    // Files may differ between the machines of ranks.
+    if !ranks.is_alone()
+        && let Err(SolverError(message)) = agreed(ranks, read)
+    {
+        if faults.is_empty() {
+            faults.push(SectionError::new("shapes", format!("on the machine of another rank: {message}")));
+        }
+        return Vec::new();
     }
     // A bad spacing is reported once, under its own key.
     if !(spacing > 0.0 && spacing.is_finite()) {

@@ -224,7 +224,10 @@ impl Client {
 #[derive(Clone, Copy)]
 pub(crate) enum Lie {
     Describe(fn(&mut v1::DescribeResponse)),
+    /// An answer with a table.
     Initialize(fn(&mut v1::InitializeResponse)),
+    /// A brief answer.
+    Briefly(fn(&mut v1::InitializeResponse)),
     Survey(fn(&mut v1::SurveyResponse)),
     Begin(fn(&mut v1::BeginResponse)),
     Integrate(fn(&mut v1::IntegrateResponse)),
@@ -335,8 +338,16 @@ impl Solver for Liar {
         &self,
         request: Request<v1::InitializeRequest>,
     ) -> Result<Response<Self::InitializeStream>, Status> {
-        let change = if let Lie::Initialize(change) = self.lie { Some(change) } else { None };
-        falsified(self.honest.clone().initialize(request.into_inner()).await?, change).await
+        let mut request = request.into_inner();
+        let change = match self.lie {
+            Lie::Initialize(change) => {
+                request.brief = false;
+                Some(change)
+            }
+            Lie::Briefly(change) => Some(change),
+            _ => None,
+        };
+        falsified(self.honest.clone().initialize(request).await?, change).await
     }
 
     async fn survey(

@@ -184,7 +184,10 @@ impl Brief {
         rule(header.triangles == 0 && !header.bodies, "particles of triangles or of bodies are not alike")?;
         rule(is_mass(mass), &format!("the mass must be {MASS_RULE}"))?;
         rule(is_radius(radius), &format!("the radius must be {RADIUS_RULE}"))?;
-        rule((0.0..SPEED_LIMIT).contains(&speed_max), "the largest speed is no speed")?;
+        rule(
+            (0.0..SPEED_LIMIT).contains(&speed_max),
+            &format!("speed_max is {speed_max:e}, but must be from 0 to below {SPEED_LIMIT:e} m/s"),
+        )?;
         let ids = columns.take_ids("nearest", named)?;
         let positions = columns.take_vec3("nearest_position", named, POSITIONS)?;
         if let Some(&id) = ids.iter().find(|id| id.0 >= count) {
