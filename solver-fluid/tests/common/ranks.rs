@@ -65,6 +65,12 @@ pub fn assert_same_on_ranks(told: fn(&Ranks, u64) -> Vec<Told>, particles: usize
     let count = one[0].particles.len();
     assert!(last.particles.len() > particles && last.particles.len() != count, "{count}");
     assert!(one.iter().any(|told| f64::from_bits(told.given) < 0.0), "nothing fell into the sink");
+    assert_same_bits_on_ranks(told);
+}
+
+/// Checks that numbers of ranks and random cuts change no bit.
+pub fn assert_same_bits_on_ranks(told: fn(&Ranks, u64) -> Vec<Told>) {
+    let one = joined(1, 0, told);
     for (size, seed) in [(2, 1), (3, 2), (5, 3), (8, 4)] {
         for (n, (one, cut)) in one.iter().zip(joined(size, seed, told)).enumerate() {
             assert!(*one == cut, "{size} ranks, {n}");

@@ -385,16 +385,16 @@ impl CellOrder {
     }
 
     /// Visits the ranges of [`Self::order`] that hold all particles in these bins of the nine rows around a
-    /// row, empty ranges included.
+    /// row, empty ranges included. Row follows upon row, and bin upon bin, also where cells wrap: they wrap
+    /// elsewhere on other ranks, which must visit particles in the same order.
     #[inline(always)]
     pub(in crate::sph) fn for_each_range(&self, row: &Row, bins: Bins, mut visit: impl FnMut(Range<u32>)) {
-        for bins in bins {
-            if bins.is_empty() {
-                continue;
-            }
-            for slot in row.rows_around {
-                let at = |bin: usize| self.start[slot + bin];
-                visit(at(bins.start)..at(bins.end));
+        let [bins, wrapped] = bins;
+        for slot in row.rows_around {
+            let at = |bin: usize| self.start[slot + bin];
+            visit(at(bins.start)..at(bins.end));
+            if !wrapped.is_empty() {
+                visit(at(wrapped.start)..at(wrapped.end));
             }
         }
     }
