@@ -6,7 +6,7 @@
 //! a whole number of layers is spread evenly. The spacing along other axes makes up for the stretch, so that
 //! the volume per particle stays `spacing^3`.
 //!
-//! Of ranks that share the fluid, each fills its part of the layers of every shape.
+//! Each of the ranks that share a fluid fills its part of the layers of every shape.
 
 use amalgam_particles::shapes::{Layers, MovingShape, POINTS_MAX, Shape, ShapeError};
 use amalgam_particles::{DVec3, ParticleId};

@@ -6,8 +6,8 @@
 //! the same. So a layer of thickness h gets the thickness h rho0 / rho(p). Each column of particles along
 //! gravity keeps its foot, and its layers move nearer to each other.
 //!
-//! Shapes that touch are one pool with one surface, half a spacing above their highest particle. Of ranks that share
-//! the fluid, each presses some of the columns.
+//! Shapes that touch are one pool with one surface, half a spacing above their highest particle. Each of the ranks that
+//! share the fluid presses some of the columns.
 
 use amalgam_particles::{DVec3, random, shapes::MovingShape};
 use amalgam_solver_kit::{Ranks, SectionError};
