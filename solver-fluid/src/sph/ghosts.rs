@@ -118,6 +118,16 @@ fn is_between(position: DVec3, low: DVec3, high: DVec3) -> bool {
     (position.cmpge(low) & position.cmple(high)).all()
 }
 
+/// Positions that are looked at together for whether any of them lies outside a box.
+const BLOCK: usize = 64;
+
+/// True if all of these positions are in a box [m].
+#[inline(always)]
+fn are_between(positions: &[DVec3], low: DVec3, high: DVec3) -> bool {
+    let are_between = |all, &position: &DVec3| all & (position.cmpge(low) & position.cmple(high)).all();
+    positions.iter().fold(true, are_between)
+}
+
 /// The cell of a position [m].
 fn cell(grid: &FixedPointGrid, position: DVec3) -> Cell {
     grid.locate(position).cell().to_array()
@@ -175,10 +185,15 @@ impl Ghosts {
         self.seen.resize_with(with.len(), Vec::new);
         self.seen.iter_mut().for_each(Vec::clear);
         let [low, high] = grid.box_within(cut.region(ranks.rank()), depth);
-        let border = (0..own.positions.len()).into_par_iter().with_min_len(CHUNK);
-        let border: Vec<(u32, Cell)> = border
-            .filter(|&i| !is_between(own.positions[i], low, high))
-            .map(|i| (i as u32, cell(grid, own.positions[i])))
+        let border: Vec<(u32, Cell)> = own
+            .positions
+            .par_chunks(BLOCK)
+            .with_min_len(CHUNK / BLOCK)
+            .enumerate()
+            .filter(|(_, block)| !are_between(block, low, high))
+            .flat_map_iter(|(k, block)| (k * BLOCK..).zip(block))
+            .filter(|&(_, &position)| !is_between(position, low, high))
+            .map(|(i, &position)| (i as u32, cell(grid, position)))
             .collect();
         // Successive particles mostly lie in one cell, so that the ranks that see it are found once.
         let (mut last, mut seers) = (None, Vec::new());
