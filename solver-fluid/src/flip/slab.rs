@@ -110,8 +110,23 @@ impl Slab {
         self.first.len() == 2
     }
 
+    /// A box [m] of positions that this rank owns: all of its slab but a thousandth of a cell beside its borders.
+    fn within(&self) -> [DVec3; 2] {
+        let face = |layer: usize, inwards: f64| match layer == 0 || layer == self.grid.cells[2] {
+            true => -inwards * f64::INFINITY,
+            false => self.grid.origin.z + (layer as f64 + 1e-3 * inwards) * self.grid.cell_size,
+        };
+        let Range { start, end } = self.layers();
+        [DVec3::NEG_INFINITY.with_z(face(start, 1.0)), DVec3::INFINITY.with_z(face(end, -1.0))]
+    }
+
+    /// The rank that each of these positions [m] belongs to, most of them to this rank.
+    pub(super) fn owners(&self, positions: &[DVec3]) -> Vec<u32> {
+        ranks::owners(positions, (self.ranks.rank(), self.within()), |x| self.owner(x))
+    }
+
     /// The rank that owns a position [m].
-    pub(super) fn owner(&self, position: DVec3) -> usize {
+    fn owner(&self, position: DVec3) -> usize {
         let layer = self.grid.cell(position)[2];
         self.first[1..self.first.len() - 1].partition_point(|&first| first <= layer)
     }
@@ -206,7 +221,7 @@ impl Slab {
             let layer = self.grid.cell(x)[2];
             own.start.saturating_sub(layer).max((layer + 1).saturating_sub(own.end)) as u32
         };
-        ranks::farthest(&self.ranks, positions, strayed) as usize
+        ranks::farthest(&self.ranks, (positions, self.within()), strayed) as usize
     }
 
     /// Own particles, and after them those of other ranks that are in this rank's slab. Collective.

@@ -23,7 +23,6 @@ use super::slab::{Halo, Slab, depth};
 use super::state::{CellKinds, OutsideImpulses, ParticlesOnGrid, Settings, Timing, Transfer};
 use crate::fluid::{Basics, Fluid, FluidMethod};
 use crate::groups::{GroupMotion, UnknownGroups};
-use crate::ranks;
 use crate::substeps::{Extremes, SubstepRequest};
 
 /// Deviation from the rest density, relative to it, up to which particles are not moved for it.
@@ -491,6 +490,6 @@ impl FluidMethod for FlipMethod {
                 self.take_over(slab);
             }
         }
-        ranks::owners(&particles.position, |x| self.slab.owner(x))
+        self.slab.owners(&particles.position)
     }
 }

@@ -7,7 +7,6 @@
 
 use std::time::{Duration, Instant};
 
-use amalgam_particles::reduce::CHUNK;
 use amalgam_particles::{DVec3, ParticleId};
 use amalgam_solver_kit::{Cell, Decomposition, Ranks};
 use bytemuck::{Pod, Zeroable};
@@ -91,18 +90,15 @@ impl Share {
     /// The rank that each own particle belongs to now.
     pub(super) fn owners(&self, grid: &FixedPointGrid, positions: &[DVec3]) -> Vec<u32> {
         let own = self.ranks.rank();
-        let [low, high] = grid.box_within(self.cut.region(own), 0);
-        ranks::owners(positions, |x| match is_between(x, low, high) {
-            true => own,
-            false => self.cut.owner(cell(grid, x)),
-        })
+        let within = grid.box_within(self.cut.region(own), 0);
+        ranks::owners(positions, (own, within), |x| self.cut.owner(cell(grid, x)))
     }
 
     /// The largest distance [cells] of a particle, of any rank, from its rank's box. Collective.
     fn strayed(&self, grid: &FixedPointGrid, positions: &[DVec3]) -> u32 {
-        let (low, high) = self.cut.region(self.ranks.rank());
-        let (low, high) = (IVec3::from_array(low), IVec3::from_array(high));
-        ranks::farthest(&self.ranks, positions, |x| {
+        let region = self.cut.region(self.ranks.rank());
+        let (low, high) = (IVec3::from_array(region.0), IVec3::from_array(region.1));
+        ranks::farthest(&self.ranks, (positions, grid.box_within(region, 0)), |x| {
             let cell = IVec3::from_array(cell(grid, x));
             // Differences saturate, since a box may reach to the largest integer.
             let below = IVec3::select(cell.cmplt(low), low.saturating_sub(cell), IVec3::ZERO);
@@ -110,22 +106,6 @@ impl Share {
             below.max(above).max_element() as u32
         })
     }
-}
-
-/// True if a position is in a box [m].
-#[inline(always)]
-fn is_between(position: DVec3, low: DVec3, high: DVec3) -> bool {
-    (position.cmpge(low) & position.cmple(high)).all()
-}
-
-/// Positions that are looked at together for whether any of them lies outside a box.
-const BLOCK: usize = 64;
-
-/// True if all of these positions are in a box [m].
-#[inline(always)]
-fn are_between(positions: &[DVec3], low: DVec3, high: DVec3) -> bool {
-    let are_between = |all, &position: &DVec3| all & (position.cmpge(low) & position.cmple(high)).all();
-    positions.iter().fold(true, are_between)
 }
 
 /// The cell of a position [m].
@@ -178,23 +158,14 @@ impl Ghosts {
         // cells, their boxes may be 1 + 2 s cells apart.
         let depth = 1 + if may_stray { 2 * share.strayed(grid, own.positions) as i32 } else { 0 };
         let start = Instant::now();
-        let Share { ranks, cut, spent, .. } = share;
-        let (ranks, cut) = (&*ranks, &*cut);
-        self.with = cut.neighbours(ranks.rank(), depth);
+        let Share { ranks: here, cut, spent, .. } = share;
+        let (here, cut) = (&*here, &*cut);
+        self.with = cut.neighbours(here.rank(), depth);
         let with = &self.with;
         self.seen.resize_with(with.len(), Vec::new);
         self.seen.iter_mut().for_each(Vec::clear);
-        let [low, high] = grid.box_within(cut.region(ranks.rank()), depth);
-        let border: Vec<(u32, Cell)> = own
-            .positions
-            .par_chunks(BLOCK)
-            .with_min_len(CHUNK / BLOCK)
-            .enumerate()
-            .filter(|(_, block)| !are_between(block, low, high))
-            .flat_map_iter(|(k, block)| (k * BLOCK..).zip(block))
-            .filter(|&(_, &position)| !is_between(position, low, high))
-            .map(|(i, &position)| (i as u32, cell(grid, position)))
-            .collect();
+        let border = ranks::outside(own.positions, grid.box_within(cut.region(here.rank()), depth));
+        let border: Vec<(u32, Cell)> = border.map(|(i, position)| (i, cell(grid, position))).collect();
         // Successive particles mostly lie in one cell, so that the ranks that see it are found once.
         let (mut last, mut seers) = (None, Vec::new());
         for (i, cell) in border {
@@ -212,7 +183,7 @@ impl Ghosts {
         };
         let sent = self.seen.par_iter().map(|seen| seen.iter().map(see).collect()).collect();
         spent.packing += start.elapsed();
-        let arrived: Vec<Vec<Seen>> = ranks.exchange(&self.with, sent);
+        let arrived: Vec<Vec<Seen>> = here.exchange(&self.with, sent);
         let start = Instant::now();
         self.from = arrived.iter().map(Vec::len).collect();
         self.ids.clear();
