@@ -383,6 +383,13 @@ fn false_answers_in_a_step_are_refused() {
             }),
         ),
         (
+            "files that nobody asked for",
+            Lie::Frame(|answer| {
+                answer.header.as_mut().expect("a header").parts = 1;
+                answer.columns.clear();
+            }),
+        ),
+        (
             "a field with a bad name",
             Lie::Frame(|answer| {
                 let field = v1::FieldInfo { name: "../../x".into(), components: 1 };
@@ -434,6 +441,7 @@ fn false_answers_in_a_step_are_refused() {
     died unknown: participant liar broke the contract in Commit of step 0: particle 8 died, but was not alive
     ids of a frame in disorder: participant liar broke the contract in Frame of step 0: ids of a frame must ascend
     a field that is no number: participant liar broke the contract in Frame of step 0: field "heat" holds NaN at place 1, but must be finite
+    files that nobody asked for: participant liar broke the contract in Frame of step 0: it wrote files that were not asked for
     a field with a bad name: participant liar broke the contract in Frame of step 0: field "../../x" with 1 components: names are a-z, 0-9 and _, components 1 or 3
     "#);
 }

@@ -33,8 +33,6 @@ pub(crate) const WORK: &str = "work.csv";
 pub(crate) const CHECKPOINTS: &str = "checkpoints";
 /// Faces of all obstacles.
 pub(crate) const OBSTACLES: &str = "obstacles.ply";
-/// The field of radii [m] in frames.
-pub(crate) const RADIUS: &str = "radius";
 pub(crate) const SCENE: &str = "scene.toml";
 pub(crate) const FOLDERS: [&str; 5] = ["frames", "pictures", "probes", "surfaces", CHECKPOINTS];
 
@@ -61,6 +59,9 @@ pub enum OutputError {
     /// A thread that writes.
     #[error("cannot start a thread that writes frames: {0}")]
     Thread(String),
+    /// A part of a frame that a solver has written elsewhere.
+    #[error("{0}")]
+    Part(String),
     /// A fluid's surface.
     #[error(transparent)]
     Surface(#[from] SurfaceError),

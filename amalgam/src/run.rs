@@ -231,7 +231,9 @@ impl Run<'_> {
     fn carry_out(self, mut folder: Folder, saved: Option<&Saved>) -> Result<Outcome, CommandError> {
         let started = Instant::now();
         let Self { scene, options, control, console, watchers } = self;
-        let (locals, participants) = Locals::start(scene, Means::new(scene, options)?, &console)?;
+        let files = std::path::absolute(folder.path()).ok();
+        let means = Means { files, ..Means::new(scene, options)? };
+        let (locals, participants) = Locals::start(scene, means, &console)?;
         locals.tell_where_to_register(&|line| console.line(line));
         control.at_end(locals.ender());
         let mut recovery = Recovery::new(scene, participants, options.reconnect, control.cancel().clone());
@@ -406,9 +408,10 @@ impl Course<'_> {
     }
 
     fn frame(&mut self, time: f64) -> Result<(), RunError> {
-        let wanted = self.recorder.wants_frame();
-        let surface = |participant: &str| self.recorder.wants_surface_of(participant);
-        let frames = if wanted { self.simulation.frames_with_surfaces(&surface)? } else { Vec::new() };
+        let frames = match self.recorder.wants_frame() {
+            true => self.simulation.frames_as(&self.recorder.wishes(time)?)?,
+            false => Vec::new(),
+        };
         let started = Instant::now();
         self.recorder.frame(time, frames)?;
         self.simulation.count(Phase::Files, started);

@@ -46,7 +46,7 @@ fn a_run_becomes_one_scene_over_time() {
     assert_eq!(fs::read(&file).expect("written"), by_run);
 
     let text = String::from_utf8(by_run).expect("text");
-    let frame = amalgam_frames::Frame::read_vtu(folder.path().join("out/frames/water_000000.vtu"));
+    let frame = amalgam_frames::Frame::read(folder.path().join("out/frames/water_000000.vtu"));
     let frame = frame.expect("a frame");
     let positions = values(&text, "water", "points.timeSamples = {");
     let held = frame.positions.iter().flat_map(|x| x.as_vec3().to_array()).map(f64::from);

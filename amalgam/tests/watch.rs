@@ -89,7 +89,7 @@ fn a_finished_run_is_shown_to_whoever_knows_the_address() {
     assert_eq!(status, 200);
     let length = u32::from_le_bytes(bytes[..4].try_into().expect("4 bytes")) as usize;
     let head: Value = serde_json::from_slice(&bytes[4..4 + length]).expect("a head");
-    let frame = amalgam_frames::Frame::read_vtu(out.join("frames/water_000002.vtu")).expect("a frame");
+    let frame = amalgam_frames::Frame::read(out.join("frames/water_000002.vtu")).expect("a frame");
     assert_eq!(head["points"], frame.positions.len());
     // Positions are rounded to 1/65535 of the box around them.
     let corner = |end: &str, axis: usize| head[end][axis].as_f64().expect("a number");

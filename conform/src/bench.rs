@@ -352,7 +352,7 @@ impl<'a> Bench<'a> {
     }
 
     pub(crate) fn frame(&mut self) -> Result<Frame, No> {
-        let request = v1::FrameRequest { context: Some(self.context.to_wire()), surface: false };
+        let request = v1::FrameRequest { context: Some(self.context.to_wire()), ..Default::default() };
         let room = self.room();
         self.wire.frame(request, room)
     }

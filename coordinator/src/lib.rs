@@ -19,6 +19,7 @@ mod step;
 pub mod synchronise;
 
 pub use amalgam_meshes::Faces;
+pub use amalgam_proto::contract::FrameFiles;
 pub use checkpoint::{Checkpoint, ParticipantCheckpoint};
 pub use error::{CoordinatorError, Loss};
 pub use instruments::clocks::{CallSpan, Phase, PhaseSpan, Spans, Traffic};
@@ -33,5 +34,5 @@ pub use settings::{
     TimeSettings,
 };
 pub use simulation::joining::{Joining, new_run_id};
-pub use simulation::{Cancel, FrameField, PARTICIPANTS_MAX, ParticipantFrame, Simulation};
+pub use simulation::{Cancel, FrameField, FrameWish, PARTICIPANTS_MAX, ParticipantFrame, Simulation};
 pub use state::setup::Plan;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use amalgam_particles::{DVec3, Lattice, MovingSurface, Obstacle, ParticleId, random};
-use amalgam_proto::contract::{GRIDS_MAX, Table};
+use amalgam_proto::contract::{FrameFiles, GRIDS_MAX, Table};
 use futures_util::future::join_all;
 
 use crate::contacts::sieve::sieves;
@@ -93,6 +93,19 @@ pub struct ParticipantFrame {
     pub triangles: Vec<[u32; 3]>,
     /// The surface that the solver knows, if it was wanted.
     pub surface: Option<MovingSurface>,
+    /// The number of files that the solver has written, if files were offered: then all columns are empty,
+    /// and `fields` has only their names and kinds. 0 if the particles are here.
+    pub parts: u32,
+}
+
+/// Wishes for a participant's frame.
+#[derive(Clone, Debug, Default)]
+pub struct FrameWish {
+    /// True if the surface is wanted, if the solver knows one.
+    pub surface: bool,
+    /// Files that the solver may write instead of sending its particles. Nothing for a participant with triangles,
+    /// which is always here.
+    pub files: Option<FrameFiles>,
 }
 
 /// Values of a field in a frame.
@@ -225,23 +238,23 @@ impl Simulation {
     /// # Errors
     /// If a participant is lost or breaks the contract.
     pub fn frames(&mut self) -> Result<Vec<ParticipantFrame>, CoordinatorError> {
-        self.frames_with_surfaces(&|_| false)
+        self.frames_as(&|_| FrameWish::default())
     }
 
-    /// All particles with their fields, and the surfaces of the participants for whose names `wanted` is
-    /// true, as far as their solvers know surfaces.
+    /// All particles with their fields, as they are wished for each participant by its name.
     ///
     /// # Errors
     /// As for [`Self::frames`].
-    pub fn frames_with_surfaces(
+    pub fn frames_as(
         &mut self,
-        wanted: &dyn Fn(&str) -> bool,
+        wished: &dyn Fn(&str) -> FrameWish,
     ) -> Result<Vec<ParticipantFrame>, CoordinatorError> {
         let start = Instant::now();
         let calls = self.participants.iter_mut().map(|participant| {
             let connection = &mut participant.part.connection;
-            let wanted = wanted(&connection.name);
-            connection.frame(wanted)
+            let mut wish = wished(&connection.name);
+            wish.files = wish.files.filter(|_| participant.triangles.is_empty());
+            connection.frame(wish)
         });
         let frames = self.io.block_on(join_all(calls)).into_iter().collect::<Result<Vec<_>, _>>()?;
         self.instruments.count_calls(&mut self.participants, start);
@@ -257,6 +270,7 @@ impl Simulation {
                 name: participant.part.connection.name.clone(),
                 triangles: triangles.collect(),
                 surface: frame.surface,
+                parts: frame.written.map_or(0, |written| written.parts),
                 id: frame.id.iter().map(|id| id.0).collect(),
                 positions: frame.position,
                 velocities: frame.velocity,

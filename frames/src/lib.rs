@@ -1,8 +1,9 @@
 //! Output that people look at: VTK frames for ParaView, pictures, and tables of probes.
 //!
-//! - [`write_vtu`] writes one frame of one participant, [`PvdCollection`] lists the frames by time;
+//! - [`write_vtu`] writes one frame of one participant or a part of it, [`write_pvtu`] joins parts,
+//!   [`PvdCollection`] lists the frames by time;
 //! - [`Scene::render`] draws spheres and surfaces into a [`Picture`], without a graphics card;
-//! - [`write_ply`] writes a surface; [`Frame::read_vtu`] and [`read_ply`] read what was written;
+//! - [`write_ply`] writes a surface; [`Frame::read`] and [`read_ply`] read what was written;
 //! - [`write_usd`] writes all frames as one animated scene;
 //! - [`CsvTable`] holds numbers over time.
 //!
@@ -14,6 +15,7 @@ mod error;
 mod picture;
 mod ply;
 mod pvd;
+mod pvtu;
 mod read;
 mod table;
 mod usd;
@@ -24,7 +26,8 @@ pub use glam::DVec3;
 pub use picture::{Camera, Colour, ColourMap, Creased, Layer, Picture, Radius, Rgb, Scene, creased};
 pub use ply::{PlyMesh, write_ply};
 pub use pvd::PvdCollection;
+pub use pvtu::write_pvtu;
 pub use read::{Frame, Mesh, read_ply};
 pub use table::CsvTable;
 pub use usd::{Load, UsdMesh, UsdObject, UsdPoints, UsdScene, UsdShape, UsdStates, UsdWritten, write_usd};
-pub use vtu::{Compression, FrameData, FrameField, FrameValues, write_vtu};
+pub use vtu::{Compression, FrameData, FrameField, FrameValues, RADIUS, write_vtu};

@@ -9,8 +9,9 @@ use glam::DVec3;
 
 use crate::error::FramesError;
 use crate::ply::COLUMNS;
+use crate::pvtu;
 
-/// A frame of one participant, as it stands in a `.vtu` file.
+/// A frame of one participant, as it stands in a `.vtu` file or in the parts of a `.pvtu` file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frame {
     /// Time [s].
@@ -28,12 +29,61 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Reads a file that [`write_vtu`](crate::write_vtu) wrote.
+    /// Reads a file that [`write_vtu`](crate::write_vtu) wrote, or the parts that a file of
+    /// [`write_pvtu`](crate::write_pvtu) joins. The particles of parts come in ascending order of id.
     ///
     /// # Errors
     /// A file that cannot be read, or that is none.
-    pub fn read_vtu(path: impl AsRef<Path>) -> Result<Self, FramesError> {
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, FramesError> {
         let path = path.as_ref();
+        if path.extension().is_none_or(|extension| extension != "pvtu") {
+            return Self::read_part(path);
+        }
+        let mut joined = Self::default();
+        for part in pvtu::parts(path)? {
+            joined.append(Self::read_part(&path.with_file_name(part))?);
+        }
+        Ok(joined.by_id())
+    }
+
+    /// Adds the particles of another part.
+    fn append(&mut self, part: Self) {
+        let first = self.positions.len() as u32;
+        self.time = part.time;
+        self.positions.extend(part.positions);
+        self.ids.extend(part.ids);
+        self.velocities.extend(part.velocities);
+        self.triangles.extend(part.triangles.iter().map(|corners| corners.map(|corner| first + corner)));
+        for (name, values) in part.scalars {
+            match self.scalars.iter_mut().find(|(other, _)| *other == name) {
+                Some((_, all)) => all.extend(values),
+                None => self.scalars.push((name, values)),
+            }
+        }
+    }
+
+    /// The particles in ascending order of id.
+    fn by_id(self) -> Self {
+        let Self { time, positions, ids, velocities, triangles, scalars } = self;
+        let mut order: Vec<u32> = (0..ids.len() as u32).collect();
+        order.sort_unstable_by_key(|&i| ids[i as usize]);
+        let mut place = vec![0; order.len()];
+        order.iter().zip(0..).for_each(|(&i, at)| place[i as usize] = at);
+        fn sorted<T: Copy>(values: &[T], order: &[u32]) -> Vec<T> {
+            order.iter().map(|&i| values[i as usize]).collect()
+        }
+        let scalars = scalars.into_iter().map(|(name, values)| (name, sorted(&values, &order)));
+        Self {
+            time,
+            positions: sorted(&positions, &order),
+            ids: sorted(&ids, &order),
+            velocities: sorted(&velocities, &order),
+            triangles: triangles.iter().map(|corners| corners.map(|corner| place[corner as usize])).collect(),
+            scalars: scalars.collect(),
+        }
+    }
+
+    fn read_part(path: &Path) -> Result<Self, FramesError> {
         let bytes = fs::read(path).map_err(|source| FramesError::io("read", path, source))?;
         read_frame(&bytes).map_err(|what| not_ours(path, "frame", &what))
     }
@@ -220,10 +270,11 @@ mod tests {
             groups: &vec![u32::MAX; 30_000],
             triangles: &triangles,
             fields: &fields,
+            ..FrameData::default()
         };
         for compression in [Compression::None, Compression::Zlib] {
             write_vtu(&path, &data, compression).expect("writes");
-            let frame = Frame::read_vtu(&path).expect("reads");
+            let frame = Frame::read(&path).expect("reads");
             assert_eq!((frame.time, &frame.positions, &frame.ids), (0.25, &positions, &ids));
             assert_eq!(
                 frame.velocities,
@@ -233,8 +284,45 @@ mod tests {
             assert_eq!(frame.scalars, [("density".to_string(), density.clone())]);
             let whole = fs::read(&path).expect("bytes");
             fs::write(&path, &whole[..whole.len() / 2]).expect("cuts");
-            let error = Frame::read_vtu(&path).expect_err("it is cut").to_string();
+            let error = Frame::read(&path).expect_err("it is cut").to_string();
             assert!(error.contains("no frame as amalgam writes it"), "{error}");
+        }
+    }
+
+    #[test]
+    fn parts_are_read_as_one_frame() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let positions: Vec<DVec3> = (0..7).map(|i| DVec3::splat(f64::from(i))).collect();
+        let (ids, radii): (Vec<u64>, Vec<f64>) = ([5, 0, 3, 6, 1, 4, 2].into(), vec![0.25; 7]);
+        let density: Vec<f32> = ids.iter().map(|&id| 100.0 + id as f32).collect();
+        // The middle part has no particles.
+        for (k, range) in [0..3, 3..3, 3..7].into_iter().enumerate() {
+            let values = FrameValues::Scalar(&density[range.clone()]);
+            let data = FrameData {
+                time: 0.5,
+                positions: &positions[range.clone()],
+                ids: &ids[range.clone()],
+                velocities: &positions[range.clone()],
+                groups: &vec![0; range.len()],
+                radii: Some(&radii[range]),
+                fields: &[FrameField { name: "density", values }],
+                ..FrameData::default()
+            };
+            write_vtu(folder.path().join(format!("a_{k}.vtu")), &data, Compression::Zlib).expect("writes");
+        }
+        let parts: Vec<String> = (0..3).map(|k| format!("a_{k}.vtu")).collect();
+        let path = folder.path().join("a.pvtu");
+        pvtu::write_pvtu(&path, &parts, &[("density", 1)]).expect("writes");
+        let frame = Frame::read(&path).expect("reads");
+        assert_eq!((frame.time, frame.ids), (0.5, (0..7).collect()));
+        assert_eq!(frame.positions[0], positions[1]);
+        let expected = (0..7).map(|id| 100.0 + id as f32).collect();
+        let scalars = [("radius".to_string(), vec![0.25; 7]), ("density".to_string(), expected)];
+        assert_eq!(frame.scalars, scalars);
+        fs::remove_file(folder.path().join("a_1.vtu")).expect("removes");
+        assert!(Frame::read(&path).expect_err("a part is missing").to_string().contains("a_1.vtu"));
+        for wrong in ["id", "a b"] {
+            assert!(pvtu::write_pvtu(&path, &parts, &[(wrong, 1)]).is_err());
         }
     }
 

@@ -27,6 +27,8 @@ pub struct FrameData<'a> {
     /// The group that each particle moved with, `u32::MAX` for none: point data `group`, Int32 with -1 for
     /// none.
     pub groups: &'a [u32],
+    /// Radii [m]: point data `radius`, Float32, unless a further field has this name.
+    pub radii: Option<&'a [f64]>,
     /// Triangles between particles, as indices into the columns.
     pub triangles: &'a [[u32; 3]],
     /// Further fields.
@@ -81,7 +83,23 @@ pub fn write_vtu(
     atomic::write(path, |out| write(out, frame, compression))
 }
 
+/// Name of the field of radii [m].
+pub const RADIUS: &str = "radius";
+
 const RESERVED: [&str; 3] = ["id", "velocity", "group"];
+
+/// Checks the names of further fields.
+pub(crate) fn check_names(names: &[&str]) -> Result<(), String> {
+    for (i, name) in names.iter().enumerate() {
+        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            return Err(format!("field name `{name}` must be made of letters, digits and underscores"));
+        }
+        if RESERVED.contains(name) || names[..i].contains(name) {
+            return Err(format!("field name `{name}` stands twice; choose another one"));
+        }
+    }
+    Ok(())
+}
 
 fn check(frame: &FrameData<'_>) -> Result<(), String> {
     let expected = frame.positions.len();
@@ -92,15 +110,10 @@ fn check(frame: &FrameData<'_>) -> Result<(), String> {
     same("id", frame.ids.len())?;
     same("velocity", frame.velocities.len())?;
     same("group", frame.groups.len())?;
-    for (i, field) in frame.fields.iter().enumerate() {
-        let name = field.name;
-        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            return Err(format!("field name `{name}` must be made of letters, digits and underscores"));
-        }
-        if RESERVED.contains(&name) || frame.fields[..i].iter().any(|other| other.name == name) {
-            return Err(format!("field name `{name}` stands twice; choose another one"));
-        }
-        match field.values {
+    same(RADIUS, frame.radii.map_or(expected, <[f64]>::len))?;
+    check_names(&frame.fields.iter().map(|field| field.name).collect::<Vec<_>>())?;
+    for &FrameField { name, values } in frame.fields {
+        match values {
             FrameValues::Scalar(values) => same(name, values.len())?,
             FrameValues::Vector(values) => same(name, values.len())?,
             FrameValues::Unsigned(values) => same(name, values.len())?,
@@ -200,6 +213,12 @@ fn write(out: &mut impl Write, frame: &FrameData<'_>, compression: Compression) 
         // `u32::MAX` has the bits of -1.
         array("group", "Int32", 1, points, frame.groups.iter().map(|group| group.to_le_bytes())),
     ];
+    if let Some(radii) = frame.radii
+        && frame.fields.iter().all(|field| field.name != RADIUS)
+    {
+        let radii = radii.iter().map(|&radius| (radius as f32).to_le_bytes());
+        point_data.push(array(RADIUS, "Float32", 1, points, radii));
+    }
     point_data.extend(frame.fields.iter().map(|field| match field.values {
         FrameValues::Scalar(v) => array(field.name, "Float32", 1, points, v.iter().map(|v| v.to_le_bytes())),
         FrameValues::Vector(v) => {

@@ -48,12 +48,14 @@ fn columns(n: u32) -> Columns {
     let whole = |i: u32| u32::from_le_bytes(readable(i.to_le_bytes()));
     Columns {
         positions: (0..n).map(|i| DVec3::new(x(i), -x(i), x(7 * i))).collect(),
-        velocities: (0..n).map(|i| DVec3::new(f64::from(-v(i)), 7.0, f64::from(v(i * i)))).collect(),
+        velocities: (0..n)
+            .map(|i| DVec3::new(f64::from(-v(i)), 7.0, f64::from(v(i.wrapping_mul(i)))))
+            .collect(),
         ids: (0..n).map(|i| u64::from(whole(i)) + (1 << 47)).collect(),
         groups: (0..n).map(|i| if i % 3 == 0 { i / 3 } else { u32::MAX }).collect(),
         density: (0..n).map(v).collect(),
         force: (0..n).map(|i| [v(i + 1000), -2.5, f32::MAX]).collect(),
-        bonds: (0..n).map(|i| whole(i * i)).collect(),
+        bonds: (0..n).map(|i| whole(i.wrapping_mul(i))).collect(),
     }
 }
 
@@ -71,6 +73,7 @@ fn write(path: &Path, c: &Columns, time: f64, triangles: &[[u32; 3]]) {
         groups: &c.groups,
         triangles,
         fields: &fields,
+        ..FrameData::default()
     };
     write_vtu(path, &frame, Compression::None).expect("writes");
 }

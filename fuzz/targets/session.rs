@@ -229,8 +229,10 @@ impl Peer {
                     drained(solver.commit(stream::iter([packet])).await).await
                 }
                 4 => {
-                    drained(solver.frame(v1::FrameRequest { context, surface: step.flags & 1 == 0 }).await)
-                        .await
+                    let files = v1::FrameFiles { folder: "/".into(), stem: "a".into(), time: step.real.get(), compressed: false };
+                    let files = (step.flags & 2 == 0).then_some(files);
+                    let request = v1::FrameRequest { context, surface: step.flags & 1 == 0, files };
+                    drained(solver.frame(request).await).await
                 }
                 5 => drained(solver.save(v1::SaveRequest { context }).await).await,
                 6 => {

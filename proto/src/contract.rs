@@ -370,6 +370,48 @@ pub struct Frame {
     pub fields: Vec<(String, u32, Vec<f32>)>,
     /// The surface, if wanted and known.
     pub surface: Option<MovingSurface>,
+    /// The files that hold the particles, if the solver has written them: then all columns are empty.
+    pub written: Option<Written>,
+}
+
+/// Asks for a frame.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AskFrame {
+    /// Run and step.
+    pub context: Context,
+    /// True if the surface is wanted, if the solver knows one.
+    pub surface: bool,
+    /// Files that the solver may write instead of sending columns.
+    pub files: Option<FrameFiles>,
+}
+
+/// Files of a frame that a solver may write itself, one per part: `STEM_0.vtu`, `STEM_1.vtu`, ...
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FrameFiles {
+    /// Absolute path of their folder.
+    pub folder: String,
+    /// Start of their names: 1 to 200 letters, digits, `_`, `-` and `.`, the first one no `.`.
+    pub stem: String,
+    /// Time of the frame [s].
+    pub time: f64,
+    /// True if values are to be compressed by zlib.
+    pub compressed: bool,
+}
+
+impl FrameFiles {
+    /// The name of a part.
+    pub fn name_of(&self, part: u32) -> String {
+        format!("{}_{part}.vtu", self.stem)
+    }
+}
+
+/// Files that a solver has written as parts of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The number of files.
+    pub parts: u32,
+    /// The number of particles in them.
+    pub particles: u64,
 }
 
 /// A solver's whole state.

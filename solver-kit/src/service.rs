@@ -8,6 +8,7 @@ pub(crate) mod serve;
 pub(crate) mod session;
 
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as TaskContext, Poll};
 use std::thread::JoinHandle;
@@ -15,7 +16,7 @@ use std::time::Instant;
 
 use amalgam_network::{Caller, OpenCall, paced};
 use amalgam_particles::text::shorten;
-use amalgam_proto::contract::{Context, Description, Survey};
+use amalgam_proto::contract::{AskFrame, Context, Description, Survey};
 use amalgam_proto::{Call, Incoming, Known, Outgoing, PROTOCOL_VERSION, Packet, WireError, gather, v1};
 use amalgam_ranks::Ranks;
 use futures_util::future::BoxFuture;
@@ -29,6 +30,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 use crate::log::about_call;
 use crate::solver::SolverProgram;
 use order::{Order, Reply};
+use session::frame::Files;
 use session::{Refusal, Session, check_run};
 
 /// Calls waiting for the solver's thread. A coordinator sends one at a time; more calls come from a second
@@ -49,27 +51,29 @@ pub(crate) struct Service {
 
 impl Service {
     /// Starts the solver's thread with `threads` workers, as the first of `ranks`. The others of `ranks` are
-    /// threads with as many workers each. A handle of the solver's thread comes back, which ends when the
-    /// service is gone.
+    /// threads with as many workers each. Below the folder `files`, if there is one, they may write frames. A
+    /// handle of the solver's thread comes back, which ends when the service is gone.
     pub(crate) fn start(
         program: Arc<dyn SolverProgram>,
         threads: usize,
         ranks: Vec<Ranks>,
+        files: Option<PathBuf>,
     ) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (orders, mut inbox) = mpsc::channel(QUEUE);
         let serving = Serving::default();
         let mut ranks = ranks.into_iter();
         let first = ranks.next().unwrap_or_default();
         for rank in ranks {
-            let program = Arc::clone(&program);
+            let (program, files) = (Arc::clone(&program), files.clone());
             let name = format!("solver-{}", rank.rank());
-            std::thread::Builder::new().name(name).spawn(move || follow(&program, threads, &rank))?;
+            std::thread::Builder::new().name(name).spawn(move || follow(&program, threads, &rank, files))?;
         }
         let (own, served, pool) = (Arc::clone(&program), Arc::clone(&serving), workers(threads)?);
         let solver = std::thread::Builder::new().name("solver".into()).spawn(move || {
             // Inside the pool of workers, a parallel loop starts on the calling thread, without a hand-over.
             pool.install(|| {
-                let (mut session, mut participant) = (Session::new(first.clone()), String::new());
+                let mut session = Session::new(first.clone(), Files::below(files));
+                let mut participant = String::new();
                 while let Some(order) = inbox.blocking_recv() {
                     if let Order::Initialize(request, _) = &order {
                         participant = shorten(&request.participant);
@@ -179,10 +183,10 @@ fn workers(threads: usize) -> std::io::Result<rayon::ThreadPool> {
 }
 
 /// Carries out the calls of a participant on a rank other than the first, until the service ends.
-pub(crate) fn follow(program: &Arc<dyn SolverProgram>, threads: usize, rank: &Ranks) {
+pub(crate) fn follow(program: &Arc<dyn SolverProgram>, threads: usize, rank: &Ranks, files: Option<PathBuf>) {
     let pool = workers(threads).expect("threads for physics");
     pool.install(|| {
-        let (mut session, serving) = (Session::new(rank.clone()), Serving::default());
+        let (mut session, serving) = (Session::new(rank.clone(), Files::below(files)), Serving::default());
         loop {
             let call = rank.await_broadcast::<u8>();
             if call == END {
@@ -225,8 +229,8 @@ fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, serving: &
             let _ = reply.send(answer);
             prepare(session);
         }
-        Order::Frame(context, surface, reply) => {
-            let _ = reply.send(packets(session.frame(&context, surface)));
+        Order::Frame(ask, reply) => {
+            let _ = reply.send(packets(session.frame(&ask)));
         }
         Order::Save(context, reply) => {
             let _ = reply.send(packets(session.save(&context)));
@@ -346,9 +350,9 @@ impl Service {
     }
 
     async fn frame(&self, asked: Asked) -> Result<Answered, Status> {
-        let (v1::FrameRequest { context, surface }, open) = single(asked).await?;
-        let context = Context::from_wire(context).map_err(invalid)?;
-        self.stream(open, |reply| Order::Frame(context, surface, reply)).await
+        let (request, open) = single(asked).await?;
+        let ask = AskFrame::from_wire(request).map_err(invalid)?;
+        self.stream(open, |reply| Order::Frame(ask, reply)).await
     }
 
     async fn save(&self, asked: Asked) -> Result<Answered, Status> {

@@ -211,7 +211,13 @@ impl Client {
     }
 
     pub(crate) fn frame(&mut self) -> Result<Frame, Status> {
-        let request = v1::FrameRequest { context: Some(self.context.to_wire()), surface: false };
+        self.frame_in(None)
+    }
+
+    /// A frame, which the service may write to files.
+    pub(crate) fn frame_in(&mut self, files: Option<v1::FrameFiles>) -> Result<Frame, Status> {
+        let context = Some(self.context.to_wire());
+        let request = v1::FrameRequest { context, surface: false, files };
         let solver = &mut self.solver;
         self.runtime.block_on(async {
             let (header, columns) = whole::<Frame>(solver.frame(request).await?).await?;

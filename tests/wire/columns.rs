@@ -135,7 +135,7 @@ proptest! {
         let _ = Committed::decode(answer, columns, grids, a);
         let fields = vec![v1::FieldInfo { name: "density".into(), components: 1 + (b % 3) as u32 }];
         let surface = (e % 2 == 0).then_some(v1::SurfaceInfo { vertices: c, triangles: d, velocities: c % 2 == 0 });
-        let frame = v1::FrameAnswer { particles: a, fields, surface };
+        let frame = v1::FrameAnswer { particles: a, fields, surface, parts: (d % 3 == 0) as u32 };
         let columns = read(Frame::room(&frame, &known));
         if let Ok(frame) = Frame::decode(frame, columns) {
             prop_assert!(frame.id.is_sorted());

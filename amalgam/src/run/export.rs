@@ -6,15 +6,15 @@ use std::{
 };
 
 use amalgam_frames::{
-    Frame, FramesError, Mesh, PvdCollection, UsdMesh, UsdObject, UsdPoints, UsdScene, UsdShape, UsdStates,
-    UsdWritten, read_ply, write_usd,
+    Frame, FramesError, Mesh, PvdCollection, RADIUS, UsdMesh, UsdObject, UsdPoints, UsdScene, UsdShape,
+    UsdStates, UsdWritten, read_ply, write_usd,
 };
 
 use crate::{
     cli::{ExportArgs, Frames},
     console::say,
     error::CommandError,
-    folder::{OBSTACLES, RADIUS, SCENE},
+    folder::{OBSTACLES, SCENE},
     picture::{STONE, WATER, colours},
     scene::{Colour, PictureSettings, Scene, SolverKind, UsdOutput},
 };
@@ -150,20 +150,20 @@ fn particles(
             continue;
         }
         // A sheet whose last triangle is torn stays a mesh without triangles.
-        is_mesh = is_mesh || !Frame::read_vtu(&file)?.triangles.is_empty();
+        is_mesh = is_mesh || !Frame::read(&file)?.triangles.is_empty();
         frames.push(frame);
         files.push(file);
     }
     if is_mesh {
         let load = Box::new(move |place: usize| {
-            let Frame { positions, velocities, triangles, .. } = Frame::read_vtu(&files[place])?;
+            let Frame { positions, velocities, triangles, .. } = Frame::read(&files[place])?;
             let positions = positions.iter().map(|x| x.as_vec3().to_array()).collect();
             Ok(UsdMesh { positions, velocities, triangles, ..UsdMesh::default() })
         });
         return Ok(UsdShape::Mesh(UsdStates { frames, load }));
     }
     let load = Box::new(move |place: usize| {
-        let frame = Frame::read_vtu(&files[place])?;
+        let frame = Frame::read(&files[place])?;
         let radius = frame.scalars.into_iter().find(|(name, _)| name == RADIUS).map(|(_, values)| values);
         Ok(UsdPoints {
             positions: frame.positions.iter().map(|x| x.as_vec3().to_array()).collect(),

@@ -94,6 +94,8 @@ pub struct Means {
     pub registry: Option<Registry>,
     /// Machines of solvers that are not started on this one.
     pub deployment: Deployment,
+    /// The folder of the run, below which ranks on this machine may write their particles of frames.
+    pub files: Option<PathBuf>,
 }
 
 impl Means {
@@ -132,7 +134,8 @@ impl Means {
                 )));
             }
         }
-        Ok(Self { transport: *transport, threads: *threads, ranks, access, registry, deployment })
+        let (transport, threads) = (*transport, *threads);
+        Ok(Self { transport, threads, ranks, access, registry, deployment, files: None })
     }
 
     /// Ranks of a participant's solver, if it is cut among several.
@@ -360,7 +363,13 @@ impl Locals {
         if let Some(threads) = threads {
             command.args(["--threads", &threads.to_string()]);
         }
-        match self.means.ranks_of(participant) {
+        let ranks = self.means.ranks_of(participant);
+        if let Some(folder) = &self.means.files
+            && (ranks.is_some() || !mpirun.is_empty())
+        {
+            command.arg("--files").arg(folder);
+        }
+        match ranks {
             _ if !mpirun.is_empty() => {
                 command.args(["--ranks", "mpi"]);
             }

@@ -9,15 +9,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use amalgam_coordinator::{ParticipantFrame, ProbeSample, Simulation, StepRecord};
+use amalgam_coordinator::{FrameWish, ParticipantFrame, ProbeSample, Simulation, StepRecord};
 use amalgam_frames::{CsvTable, FramesError};
 
 use crate::folder::{FOLDERS, Folder, OutputError, make, sync};
 use crate::{
     checkpoint::results::RecorderState,
-    scene::{Scene, SurfaceOutput},
+    scene::{Compression, Scene, SurfaceOutput},
 };
-use frames::FrameWriter;
+use frames::{FrameWriter, files_of};
 use thread::FrameThread;
 use work::WorkTable;
 
@@ -36,6 +36,7 @@ struct Plan {
     pictures_every: Option<u64>,
     /// Settings of surfaces by participant.
     surfaces: BTreeMap<String, SurfaceOutput>,
+    compression: Compression,
 }
 
 impl Plan {
@@ -44,6 +45,7 @@ impl Plan {
             vtk_every: scene.output.vtk.then_some(u64::from(scene.output.every)),
             pictures_every: scene.output.pictures.as_ref().map(|pictures| u64::from(pictures.every)),
             surfaces: scene.output.surfaces.clone(),
+            compression: scene.output.compression,
         }
     }
 
@@ -141,9 +143,22 @@ impl Recorder {
         self.plan.wants_anything(self.frame)
     }
 
-    /// True if the surface of this participant is to be written or drawn for the next frame.
-    pub fn wants_surface_of(&self, participant: &str) -> bool {
-        self.plan.surface_of(participant, self.frame).is_some()
+    /// Wishes for the next frame, at a time [s], by the name of a participant. A solver may write its particles
+    /// itself if they are neither drawn nor within a surface.
+    ///
+    /// # Errors
+    /// A failure of the file system.
+    pub fn wishes(&self, time: f64) -> Result<impl Fn(&str) -> FrameWish, OutputError> {
+        let number = self.frame;
+        let offers = self.plan.wants_vtk(number) && !self.plan.wants_picture(number);
+        if offers {
+            make(&self.folder, frames::FOLDER)?;
+        }
+        Ok(move |participant: &str| {
+            let surface = self.plan.surface_of(participant, number).is_some();
+            let files = || files_of(&self.folder, participant, (number, time), self.plan.compression);
+            FrameWish { surface, files: (offers && !surface).then(files) }
+        })
     }
 
     /// Records the next frame; `participants` is empty if [`Self::wants_frame`] was false. Returns before the

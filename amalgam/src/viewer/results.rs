@@ -6,12 +6,12 @@ use std::{
     path::Path,
 };
 
-use amalgam_frames::{Frame, Mesh, PvdCollection, read_ply};
+use amalgam_frames::{Frame, Mesh, PvdCollection, RADIUS, read_ply};
 use serde_json::{Value, json};
 
 use super::source::Source;
 use crate::{
-    folder::{OBSTACLES, RADIUS, SCENE, SUMMARY, WORK},
+    folder::{OBSTACLES, SCENE, SUMMARY, WORK},
     picture::{WATER, colours},
     scene::{Colour, PictureSettings, Scene, SolverKind},
 };
@@ -126,7 +126,7 @@ impl<'a> Results<'a> {
         if key == have {
             return Ok(Shown::Same);
         }
-        let frame = Frame::read_vtu(self.source.file(file)?).map_err(|error| error.to_string())?;
+        let frame = Frame::read(self.source.file(file)?).map_err(|error| error.to_string())?;
         let radius = values(&frame, RADIUS).unwrap_or_default();
         let coloured = values(&frame, field);
         let mut packing = Packing::new(frame.positions.iter().map(|x| x.as_vec3().to_array()).collect());

@@ -7,8 +7,8 @@ use amalgam_network::{Access, Calls, innermost, is_refusal, speaks_tls};
 use amalgam_particles::{CellSet, DVec3, Obstacle};
 use amalgam_proto::columns::{Packet, WireError};
 use amalgam_proto::contract::{
-    Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Description, Frame, Integrate, Integrated,
-    Restore, Snapshot, Survey, Surveyed, Table, obstacle_to_wire, vec3_to_wire,
+    AskFrame, Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Description, Frame, Integrate,
+    Integrated, Restore, Snapshot, Survey, Surveyed, Table, obstacle_to_wire, vec3_to_wire,
 };
 use amalgam_proto::room::{CELL_BYTES_MAX, CELL_SET_BYTES_MAX};
 use amalgam_proto::{
@@ -24,6 +24,7 @@ use amalgam_particles::text::shorten;
 use super::address::{Address, CONNECT_DEADLINE, Sight, dial, look};
 use crate::error::{CoordinatorError, Loss};
 use crate::settings::{DomainSettings, Fault};
+use crate::simulation::FrameWish;
 
 /// Entry of a participant in the scene.
 #[derive(Clone, Debug)]
@@ -318,13 +319,19 @@ impl Connection {
         Ok(committed)
     }
 
-    pub(crate) async fn frame(&mut self, surface: bool) -> Result<Frame, CoordinatorError> {
-        let request = v1::FrameRequest { context: Some(self.context.to_wire()), surface };
+    pub(crate) async fn frame(&mut self, wish: FrameWish) -> Result<Frame, CoordinatorError> {
+        let FrameWish { surface, files } = wish;
+        let may_write = files.is_some();
+        let request = AskFrame { context: self.context(), surface, files }.to_wire();
         let known = self.known();
         let request = Outgoing::message(&request);
         let answer =
             self.call::<v1::FrameResponse>("Frame", request, |header| Frame::room(header, &known)).await;
-        self.read("Frame", answer, Frame::decode)
+        let frame = self.read("Frame", answer, Frame::decode)?;
+        match frame.written.is_some() && !may_write {
+            true => Err(self.broken("Frame", "it wrote files that were not asked for")),
+            false => Ok(frame),
+        }
     }
 
     /// The whole state.

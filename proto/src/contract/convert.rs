@@ -12,8 +12,8 @@ use super::values::{
     tuples,
 };
 use super::{
-    Batch, Begin, Brief, Call, Context, Description, Frame, Integration, Interest, Restore, Snapshot, Survey,
-    Surveyed, Table, Wanted,
+    AskFrame, Batch, Begin, Brief, Call, Context, Description, Frame, FrameFiles, Integration, Interest,
+    Restore, Snapshot, Survey, Surveyed, Table, Wanted, Written,
 };
 use crate::columns::room::{Known, Room};
 use crate::columns::{Columns, POSITIONS, VELOCITIES, WireError, check, check_count, check_unique};
@@ -374,6 +374,53 @@ impl Call for Batch {
     }
 }
 
+impl AskFrame {
+    /// Converts to the wire type.
+    pub fn to_wire(&self) -> v1::FrameRequest {
+        let files = self.files.clone().map(|FrameFiles { folder, stem, time, compressed }| v1::FrameFiles {
+            folder,
+            stem,
+            time,
+            compressed,
+        });
+        v1::FrameRequest { context: Some(self.context.to_wire()), surface: self.surface, files }
+    }
+
+    /// Converts from the wire type.
+    ///
+    /// # Errors
+    /// If the context is absent, or files could not be named in this way.
+    pub fn from_wire(request: v1::FrameRequest) -> Result<Self, WireError> {
+        let v1::FrameRequest { context, surface, files } = request;
+        let files = files.map(|v1::FrameFiles { folder, stem, time, compressed }| {
+            let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_-.".contains(&b);
+            let is_stem = (1..=STEM_BYTES_MAX).contains(&stem.len()) && !stem.starts_with('.');
+            if !is_stem || !stem.bytes().all(is_plain) {
+                let stem = shorten(&stem);
+                return Err(WireError::Rule(format!("files of a frame cannot be named {stem:?}")));
+            }
+            if !folder.starts_with('/') || folder.len() > FOLDER_BYTES_MAX || folder.contains('\0') {
+                let folder = shorten(&folder);
+                return Err(WireError::Rule(format!("{folder:?} is no absolute path for files of a frame")));
+            }
+            if !time.is_finite() {
+                return Err(WireError::Rule("the time of a frame's files is not finite".into()));
+            }
+            Ok(FrameFiles { folder, stem, time, compressed })
+        });
+        Ok(Self { context: Context::from_wire(context)?, surface, files: files.transpose()? })
+    }
+}
+
+/// Longest start of the names of a frame's files [bytes].
+const STEM_BYTES_MAX: usize = 200;
+
+/// Longest path of the folder of a frame's files [bytes].
+const FOLDER_BYTES_MAX: usize = 4096;
+
+/// Files of a frame, at most.
+const PARTS_MAX: u32 = 1 << 20;
+
 impl Call for Frame {
     type Packet = v1::FrameResponse;
 
@@ -391,8 +438,13 @@ impl Call for Frame {
             triangles: surface.triangles.len() as u64,
             velocities: !surface.velocities.is_empty(),
         });
-        let header = v1::FrameAnswer { particles: self.id.len() as u64, fields: fields.collect(), surface };
+        let (particles, parts) =
+            self.written.map_or((self.id.len() as u64, 0), |Written { parts, particles }| (particles, parts));
+        let header = v1::FrameAnswer { particles, fields: fields.collect(), surface, parts };
         let mut columns = Columns::default();
+        if parts > 0 {
+            return (header, columns);
+        }
         columns.put_ids("id", &self.id);
         columns.put("position", self.position);
         columns.put("velocity", self.velocity);
@@ -413,6 +465,14 @@ impl Call for Frame {
 
     fn decode(header: v1::FrameAnswer, mut columns: Columns) -> Result<Self, WireError> {
         let count = check_count("particles", header.particles)?;
+        if header.parts > PARTS_MAX || header.parts > 0 && header.surface.is_some() {
+            let parts = header.parts;
+            return Err(WireError::Rule(format!(
+                "{parts} files of a frame: at most {PARTS_MAX}, and no surface beside them"
+            )));
+        }
+        let written = (header.parts > 0).then_some(Written { parts: header.parts, particles: count });
+        let count = if written.is_some() { 0 } else { count };
         if header.fields.len() > 32 {
             return Err(WireError::Rule("more than 32 fields in a frame".into()));
         }
@@ -442,6 +502,7 @@ impl Call for Frame {
             id,
             fields,
             surface: header.surface.map(|surface| take_surface(&surface, &mut columns)).transpose()?,
+            written,
         };
         check("radius", &frame.radius, Some(&frame.id), RADIUS_RULE, |&r| is_radius(r))?;
         columns.finish()?;

@@ -1,6 +1,6 @@
 //! Requests of the I/O side to the solver's thread, and their way from the first rank to the others.
 
-use amalgam_proto::contract::{Begin, Call, Commit, Context, Integrate, Restore, Survey};
+use amalgam_proto::contract::{AskFrame, Begin, Call, Commit, Context, Integrate, Restore, Survey};
 use amalgam_proto::{Known, Packet, gather, v1};
 use futures_util::{FutureExt as _, stream};
 use prost::Message;
@@ -17,7 +17,7 @@ pub(crate) enum Order {
     Begin(Begin, Reply<v1::BeginResponse>),
     Integrate(Box<Integrate>, Reply<v1::IntegrateResponse>),
     Commit(Box<Commit>, Reply<v1::CommitResponse>),
-    Frame(Context, bool, Reply<v1::FrameResponse>),
+    Frame(AskFrame, Reply<v1::FrameResponse>),
     Save(Context, Reply<v1::SaveResponse>),
     Restore(Restore, Reply<v1::RestoreResponse>),
     Shutdown(Context, Reply<v1::ShutdownResponse>),
@@ -32,7 +32,7 @@ impl Order {
             Self::Begin(call, _) => ("Begin", &call.context, 0),
             Self::Integrate(call, _) => ("Integrate", &call.context, call.stage),
             Self::Commit(call, _) => ("Commit", &call.context, call.stage),
-            Self::Frame(context, ..) => ("Frame", context, 0),
+            Self::Frame(ask, _) => ("Frame", &ask.context, 0),
             Self::Save(context, _) => ("Save", context, 0),
             Self::Restore(call, _) => ("Restore", &call.context, 0),
             Self::Shutdown(context, _) => ("Shutdown", context, 0),
@@ -54,9 +54,7 @@ impl Order {
             Self::Begin(call, _) => message(b'B', &|to| put_call(to, call.clone())),
             Self::Integrate(call, _) => message(b'G', &|to| put_call(to, (**call).clone())),
             Self::Commit(call, _) => message(b'C', &|to| put_call(to, (**call).clone())),
-            &Self::Frame(ref of, surface, _) => {
-                message(b'F', &|to| put(to, &v1::FrameRequest { context: context(of), surface }))
-            }
+            Self::Frame(ask, _) => message(b'F', &|to| put(to, &ask.to_wire())),
             Self::Save(of, _) => message(b'S', &|to| put(to, &v1::SaveRequest { context: context(of) })),
             Self::Restore(call, _) => message(b'R', &|to| put_call(to, call.clone())),
             Self::Shutdown(of, _) => {
@@ -80,10 +78,7 @@ impl Order {
             b'B' => Self::Begin(take_call(rest)?, nobody()),
             b'G' => Self::Integrate(Box::new(take_call(rest)?), nobody()),
             b'C' => Self::Commit(Box::new(take_call(rest)?), nobody()),
-            b'F' => {
-                let v1::FrameRequest { context: of, surface } = take(rest)?;
-                Self::Frame(context(of)?, surface, nobody())
-            }
+            b'F' => Self::Frame(AskFrame::from_wire(take(rest)?).map_err(wrong)?, nobody()),
             b'S' => Self::Save(context(take::<v1::SaveRequest>(rest)?.context)?, nobody()),
             b'R' => Self::Restore(take_call(rest)?, nobody()),
             b'E' => Self::Shutdown(context(take::<v1::ShutdownRequest>(rest)?.context)?, nobody()),
@@ -134,7 +129,7 @@ where
 #[cfg(test)]
 mod tests {
     use amalgam_particles::{DVec3, ParticleId};
-    use amalgam_proto::contract::Groups;
+    use amalgam_proto::contract::{FrameFiles, Groups};
 
     use super::*;
 
@@ -163,8 +158,11 @@ mod tests {
             Ok(Order::Integrate(arrived, _)) => assert_eq!(*arrived, call),
             _ => panic!("another call"),
         }
-        match Order::from_bytes(&Order::Frame(context.clone(), true, nobody()).to_bytes()) {
-            Ok(Order::Frame(arrived, true, _)) => assert_eq!(arrived, context),
+        let files =
+            FrameFiles { folder: "/there".into(), stem: "water_000012".into(), time: 0.5, compressed: true };
+        let ask = AskFrame { context, surface: true, files: Some(files) };
+        match Order::from_bytes(&Order::Frame(ask.clone(), nobody()).to_bytes()) {
+            Ok(Order::Frame(arrived, _)) => assert_eq!(arrived, ask),
             _ => panic!("another call"),
         }
         assert!(Order::from_bytes(&sent[..sent.len() - 1]).is_err());

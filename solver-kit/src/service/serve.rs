@@ -1,5 +1,6 @@
 //! Serving a solver: admission, health, reflection, registration and an orderly end.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,10 @@ pub struct ServeOptions {
     /// mpirun started; results do not depend on it [default: 1].
     #[arg(long, value_name = "N|mpi")]
     pub ranks: Option<RankChoice>,
+    /// Let ranks write their particles of frames below this folder, if the run's folder is there: then they do
+    /// not pass the first rank and the coordinator, which must see the same folder at the same path.
+    #[arg(long, value_name = "DIR")]
+    pub files: Option<PathBuf>,
     /// End when standard input does, so that the service does not outlive who started it.
     #[arg(long)]
     pub exit_with_stdin: bool,
@@ -95,11 +100,11 @@ pub fn serve(program: Arc<dyn SolverProgram>, options: ServeOptions) -> anyhow::
         // The first rank decides when the service ends. A signal to all processes is meant for the first
         // rank.
         let _deaf = runtime.block_on(async { end_of_service(false) })?;
-        follow(&program, threads, &first);
+        follow(&program, threads, &first, options.files);
         return Ok(());
     }
-    let (service, solver) =
-        Service::start(program, threads, ranks).context("the solver's threads could not be started")?;
+    let (service, solver) = Service::start(program, threads, ranks, options.files)
+        .context("the solver's threads could not be started")?;
     let served = runtime.block_on(async {
         let end = end_of_service(options.exit_with_stdin)?;
         let listening = listen(&options.listen, &gate).await?;
@@ -182,7 +187,7 @@ pub fn serve_in_process(
     ranks: usize,
 ) -> std::io::Result<mpsc::Sender<DuplexStream>> {
     let (connections, inbox) = mpsc::channel(4);
-    let (service, _) = Service::start(program, threads, Ranks::threads(ranks))?;
+    let (service, _) = Service::start(program, threads, Ranks::threads(ranks), None)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("solver-io".into()).spawn(move || {
         let served = runtime.block_on(async {

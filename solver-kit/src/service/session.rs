@@ -1,6 +1,7 @@
 //! The state machine of a served solver: the order of calls, and the effect of each. No IO and no async.
 
 mod answers;
+pub(crate) mod frame;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,8 +10,8 @@ use amalgam_particles::text::shorten;
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Particles, Reach, StepEnd, reduce};
 use amalgam_proto::columns::WireError;
 use amalgam_proto::contract::{
-    Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Interest, Next, Restore,
-    Snapshot, Survey, Surveyed, Table,
+    AskFrame, Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Interest, Next,
+    Restore, Snapshot, Survey, Surveyed, Table,
 };
 use amalgam_proto::{Columns, v1};
 use amalgam_ranks::Ranks;
@@ -24,6 +25,7 @@ use crate::section::SectionError;
 use crate::solver::{Answer, Request, Solver, SolverProgram, World};
 use crate::sums::{Change, check_finite, missing_energy, state_hash, totals};
 use answers::{agreed, all_particles, brief, in_order_of_ids};
+use frame::Files;
 
 /// Reasons for which a call was refused.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +49,7 @@ pub(crate) enum Refusal {
 #[derive(Default)]
 pub(crate) struct Session {
     ranks: Ranks,
+    files: Files,
     run: Option<Run>,
     /// A fault of work done in advance; the next call of the run gets it.
     fault: Option<Refusal>,
@@ -102,8 +105,8 @@ enum Phase {
 
 impl Session {
     /// The session of one of the ranks that a participant is cut among.
-    pub(crate) fn new(ranks: Ranks) -> Self {
-        Self { ranks, ..Self::default() }
+    pub(crate) fn new(ranks: Ranks, files: Files) -> Self {
+        Self { ranks, files, ..Self::default() }
     }
 
     pub(crate) fn initialize(
@@ -285,11 +288,11 @@ impl Session {
         }
     }
 
-    pub(crate) fn frame(&mut self, context: &Context, surface: bool) -> Result<Frame, Refusal> {
-        let run = self.run("Frame", context)?;
-        run.expect(run.is_between_steps(), "Frame", context.step)?;
-        let surface = surface.then(|| run.solver.surface()).flatten();
-        Ok(Frame { surface, ..run.frame()? })
+    pub(crate) fn frame(&mut self, ask: &AskFrame) -> Result<Frame, Refusal> {
+        let run = self.run("Frame", &ask.context)?;
+        run.expect(run.is_between_steps(), "Frame", ask.context.step)?;
+        let run = self.run.as_ref().expect("a run is served");
+        run.frame(ask, &self.files)
     }
 
     pub(crate) fn save(&mut self, context: &Context) -> Result<Snapshot, Refusal> {

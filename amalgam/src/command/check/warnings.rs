@@ -143,6 +143,7 @@ mod tests {
             fields: Vec::new(),
             triangles: Vec::new(),
             surface: None,
+            parts: 0,
         }
     }
 

@@ -6,11 +6,11 @@ use std::path::Path;
 
 use amalgam_coordinator::Quantity;
 use amalgam_coordinator::summary::Extremes;
-use amalgam_frames::{CsvTable, Frame, FramesError};
+use amalgam_frames::{CsvTable, Frame, FramesError, RADIUS};
 use amalgam_particles::{DVec3, PairFinder, Spheres};
 
 use super::rivals::MASS;
-use crate::{folder::RADIUS, pages::html::table, scene::Scene};
+use crate::{pages::html::table, scene::Scene};
 
 /// Name of the table, and of its entry in the summary.
 pub const NAME: &str = "pile";
@@ -52,7 +52,7 @@ pub(super) fn measure(
         if !file.exists() {
             continue;
         }
-        let pile = Pile::new(Frame::read_vtu(file)?, masses);
+        let pile = Pile::new(Frame::read(file)?, masses);
         let [mean, max] = pile.overlap();
         let radius = pile.radius();
         let farthest = pile.arms().map(|(x, _)| x.length()).fold(0.0, f64::max);

@@ -5,10 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use amalgam_coordinator::{FrameField, ParticipantFrame};
+use amalgam_coordinator::{FrameField, FrameFiles, ParticipantFrame};
 use amalgam_frames::{
     FrameData, FrameField as VtkField, FrameValues, FramesError, PlyMesh, PvdCollection, creased, write_ply,
-    write_vtu,
+    write_pvtu, write_vtu,
 };
 use amalgam_particles::MovingSurface;
 use amalgam_surfaces::{Surface, SurfaceError, SurfaceSettings, reconstruct};
@@ -16,7 +16,7 @@ use amalgam_surfaces::{Surface, SurfaceError, SurfaceSettings, reconstruct};
 use super::{Frame, Plan, name};
 use crate::{
     checkpoint::results::RecorderState,
-    folder::{Folder, OutputError, RADIUS, make, obstacles},
+    folder::{Folder, OutputError, failed, make, obstacles},
     picture::Painter,
     scene::{Compression, Scene, SurfaceOutput},
 };
@@ -109,7 +109,7 @@ impl FrameWriter {
 
     fn write_vtk(&mut self, frame: &Frame) -> Result<(), OutputError> {
         let Frame { number, time, participants } = frame;
-        make(&self.folder, "frames")?;
+        make(&self.folder, FOLDER)?;
         if self.collections.is_empty() {
             let create = |frame: &ParticipantFrame| {
                 PvdCollection::create(self.folder.join(format!("{}.pvd", frame.name)))
@@ -124,8 +124,9 @@ impl FrameWriter {
             let same = collection.last().filter(|_| at_rest.is_some() && at_rest == *last);
             let file = match same {
                 Some(file) => file.to_owned(),
+                None if participant.parts > 0 => join_parts(&self.folder, participant, *number)?,
                 None => {
-                    let file = format!("frames/{}_{number:06}.vtu", participant.name);
+                    let file = format!("frames/{}.vtu", stem(&participant.name, *number));
                     write_participant(&self.folder.join(&file), *time, participant, self.compression)?;
                     file
                 }
@@ -178,7 +179,7 @@ fn surface_of(frame: &ParticipantFrame, output: SurfaceOutput) -> Result<Surface
 /// out: they change where other bodies press against it. A file that stands for several frames shows the
 /// groups of its first frame.
 fn shown_at_rest(frame: &ParticipantFrame) -> Option<String> {
-    if frame.velocities.iter().any(|velocity| velocity.to_array() != [0.0; 3]) {
+    if frame.parts > 0 || frame.velocities.iter().any(|velocity| velocity.to_array() != [0.0; 3]) {
         return None;
     }
     let mut hasher = blake3::Hasher::new();
@@ -201,14 +202,65 @@ fn shown_at_rest(frame: &ParticipantFrame) -> Option<String> {
     Some(hasher.finalize().to_hex().to_string())
 }
 
+/// The files of a frame that a solver may write itself, in the folder of a run.
+pub(super) fn files_of(
+    folder: &Path,
+    participant: &str,
+    (number, time): (u64, f64),
+    compression: Compression,
+) -> FrameFiles {
+    // An absolute path, since the solver's process may be in another folder.
+    let folder = folder.join(FOLDER).canonicalize().unwrap_or_default();
+    FrameFiles {
+        folder: folder.to_string_lossy().into_owned(),
+        stem: stem(participant, number),
+        time,
+        compressed: compression == Compression::Zlib,
+    }
+}
+
+/// The folder of frames in the folder of a run.
+pub(super) const FOLDER: &str = "frames";
+
+/// Start of the names of a frame's files.
+fn stem(participant: &str, number: u64) -> String {
+    format!("{participant}_{number:06}")
+}
+
+/// Writes the file that joins the parts that a solver has written, and removes further ones of an earlier try
+/// with more ranks. Returns the file.
+fn join_parts(folder: &Path, frame: &ParticipantFrame, number: u64) -> Result<String, OutputError> {
+    let files = FrameFiles { stem: stem(&frame.name, number), ..FrameFiles::default() };
+    let path = |part: &String| folder.join(FOLDER).join(part);
+    let parts: Vec<String> = (0..frame.parts).map(|part| files.name_of(part)).collect();
+    if let Some(part) = parts.iter().find(|part| !path(part).exists()) {
+        let (name, part) = (&frame.name, path(part).display().to_string());
+        return Err(OutputError::Part(format!(
+            "the solver of {name} says that it has written {part}, which is not there: serve it without --files, or with a \
+             folder that both machines see"
+        )));
+    }
+    for part in (frame.parts..).map(|part| path(&files.name_of(part))).take_while(|part| part.exists()) {
+        std::fs::remove_file(&part).map_err(failed("remove the old", &part))?;
+    }
+    let components = |values: &FrameField| match values {
+        FrameField::Scalar(_) => 1,
+        FrameField::Vector(_) => 3,
+    };
+    let fields: Vec<(&str, u32)> =
+        frame.fields.iter().map(|(name, values)| (name.as_str(), components(values))).collect();
+    let file = format!("{FOLDER}/{}.pvtu", files.stem);
+    write_pvtu(folder.join(&file), &parts, &fields)?;
+    Ok(file)
+}
+
 fn write_participant(
     path: &Path,
     time: f64,
     frame: &ParticipantFrame,
     compression: Compression,
 ) -> Result<(), FramesError> {
-    let radius: Vec<f32> = frame.radius.iter().map(|&radius| radius as f32).collect();
-    let mut fields: Vec<VtkField<'_>> = frame
+    let fields: Vec<VtkField<'_>> = frame
         .fields
         .iter()
         .map(|(name, values)| VtkField {
@@ -219,15 +271,13 @@ fn write_participant(
             },
         })
         .collect();
-    if frame.fields.iter().all(|(name, _)| name != RADIUS) {
-        fields.insert(0, VtkField { name: RADIUS, values: FrameValues::Scalar(&radius) });
-    }
     let data = FrameData {
         time,
         positions: &frame.positions,
         ids: &frame.id,
         velocities: &frame.velocities,
         groups: &frame.group,
+        radii: Some(&frame.radius),
         triangles: &frame.triangles,
         fields: &fields,
     };

@@ -3,7 +3,7 @@
 use amalgam_particles::text::vector;
 use amalgam_particles::{DMat3, DVec3, MOMENTUM_LIMIT, NO_GROUP, ParticleId, Particles, SPEED_LIMIT, reduce};
 use amalgam_proto::columns::WireError;
-use amalgam_proto::contract::{Brief, Committed, Frame, SLOPE_LIMIT};
+use amalgam_proto::contract::{Brief, Committed, SLOPE_LIMIT};
 use amalgam_ranks::Ranks;
 use bytemuck::Pod;
 use rayon::prelude::*;
@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::{Refusal, Run};
 use crate::error::SolverError;
 use crate::joined::{by_number, concatenated, first_fault};
-use crate::solver::{FieldValues, Report};
+use crate::solver::Report;
 use crate::sums::state_hash;
 
 /// The result on this rank if no rank has a fault; else, on all ranks, the fault of the lowest rank that has
@@ -104,10 +104,23 @@ pub(super) fn in_order_of_ids<T: Copy>(ranks: &Ranks, ids: &[ParticleId], values
 }
 
 /// The places of ids, in ascending order of id.
-fn ascending(ids: &[ParticleId]) -> Vec<u32> {
+pub(super) fn ascending(ids: &[ParticleId]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..ids.len() as u32).collect();
     order.sort_unstable_by_key(|&i| ids[i as usize]);
     order
+}
+
+/// Columns of all ranks in the order of a frame.
+pub(super) struct InOrder<'a> {
+    pub(super) ranks: &'a Ranks,
+    pub(super) order: &'a [u32],
+}
+
+impl InOrder<'_> {
+    pub(super) fn column<T: Pod>(&self, own: &[T]) -> Vec<T> {
+        let all = concatenated(self.ranks, own);
+        self.order.iter().map(|&i| all[i as usize]).collect()
+    }
 }
 
 impl Run {
@@ -242,49 +255,6 @@ impl Run {
             track_velocity,
             ..Committed::default()
         })
-    }
-
-    pub(super) fn frame(&self) -> Result<Frame, SolverError> {
-        let particles = self.solver.particles();
-        let order = ascending(&concatenated(&self.ranks, &particles.id));
-        let by_id = InOrder { ranks: &self.ranks, order: &order };
-        let fields = self.solver.fields().into_iter().map(|field| match field.values {
-            FieldValues::Scalar(values) => (field.name.to_string(), 1, by_id.column(&values)),
-            FieldValues::Vector(values) => {
-                (field.name.to_string(), 3, by_id.column(&values).into_flattened())
-            }
-        });
-        let frame = Frame {
-            id: by_id.column(&particles.id),
-            position: by_id.column(&particles.position),
-            velocity: by_id.column(&particles.velocity),
-            radius: by_id.column(&particles.radius),
-            group: by_id.column(&self.group_number),
-            fields: fields.collect(),
-            surface: None,
-        };
-        for (name, components, values) in &frame.fields {
-            if let Some(at) = values.iter().position(|value| !value.is_finite()) {
-                let (id, value) = (frame.id[at / *components as usize], values[at]);
-                return Err(SolverError(format!(
-                    "field {name} of particle {id} is {value}: the solver is unstable"
-                )));
-            }
-        }
-        Ok(frame)
-    }
-}
-
-/// Columns of all ranks in the order of a frame.
-struct InOrder<'a> {
-    ranks: &'a Ranks,
-    order: &'a [u32],
-}
-
-impl InOrder<'_> {
-    fn column<T: Pod>(&self, own: &[T]) -> Vec<T> {
-        let all = concatenated(self.ranks, own);
-        self.order.iter().map(|&i| all[i as usize]).collect()
     }
 }
 

@@ -108,6 +108,7 @@ fn frame(participant: &str, discs: &Discs) -> ParticipantFrame {
         fields: vec![(MASS.to_string(), FrameField::Scalar(mass))],
         triangles: Vec::new(),
         surface: None,
+        parts: 0,
     }
 }
 

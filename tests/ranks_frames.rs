@@ -1,0 +1,124 @@
+//! Frames that ranks write for themselves: what is read of them is what one rank sends, and nothing of another run
+//! or of another folder is among them.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use amalgam_frames::{Frame, PvdCollection};
+use amalgam_proto::v1;
+use support::client::Client;
+use support::process::{Folder, repository, stderr};
+use support::service::Service;
+use tonic::transport::Channel;
+
+const SCENE: &str = "tests/determinism.toml";
+
+/// The frames of the water, by their list, and the kinds of their files.
+fn frames(folder: &Folder) -> Vec<(String, String)> {
+    let list = PvdCollection::read(&folder.out().join("water.pvd")).expect("a list");
+    let read = |(_, file): &(f64, String)| {
+        let path = folder.out().join(file);
+        let kind = path.extension().expect("an extension").to_string_lossy().into_owned();
+        (kind, format!("{:?}", Frame::read(path).expect("a frame")))
+    };
+    list.iter().map(read).collect()
+}
+
+/// The number of files that a folder of frames has of a frame of the water.
+fn parts(out: &Path, number: u32) -> usize {
+    let start = format!("water_{number:06}_");
+    let entries = fs::read_dir(out.join("frames")).expect("a folder").map(|entry| entry.expect("an entry"));
+    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&start)).count()
+}
+
+#[test]
+fn parts_hold_the_frames_of_one_rank() {
+    let (one, cut) = (Folder::new(), Folder::new());
+    for (folder, ranks) in [(&one, "--ranks=water=1"), (&cut, "--ranks=water=3")] {
+        // Only the folder of one rank has no ranks that write.
+        let arguments = ["--quiet", "--checkpoint-every=1steps", "--keep-checkpoints=1000", ranks];
+        let arguments = if ranks.ends_with('1') { &arguments[..1] } else { &arguments[..] };
+        let output = folder.run(&repository(SCENE), arguments);
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    let whole = frames(&one);
+    let is_same = |parts: &[(String, String)]| {
+        assert_eq!(parts.len(), whole.len());
+        assert!(parts.iter().all(|(kind, _)| kind == "pvtu") && whole.iter().all(|(kind, _)| kind == "vtu"));
+        assert!(parts.iter().zip(&whole).all(|((_, parts), (_, whole))| parts == whole));
+    };
+    is_same(&frames(&cut));
+    assert_eq!([0, 1, 2, 3].map(|number| parts(&cut.out(), number)), [3; 4]);
+    // Two ranks go on from a step after the first frame, and nothing of the third rank is left after it.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));
+    command.arg("resume").arg(cut.out()).args(["--quiet", "--from=1", "--ranks=water=2"]);
+    let output = command.current_dir(cut.path()).output().expect("amalgam runs");
+    assert!(output.status.success(), "{}", stderr(&output));
+    is_same(&frames(&cut));
+    assert_eq!([0, 1, 2, 3].map(|number| parts(&cut.out(), number)), [3, 2, 2, 2]);
+}
+
+/// Frames that are drawn come to the coordinator, as do all frames of a service that may not write.
+#[test]
+fn frames_are_sent_where_they_are_drawn_or_files_are_not_allowed() {
+    let folder = Folder::new();
+    let output =
+        folder.run(&repository(SCENE), &["--quiet", "--ranks=water=2", "--set=output.pictures.every=2"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let kinds: Vec<String> = frames(&folder).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, ["vtu", "pvtu", "vtu", "pvtu"]);
+
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let allowed = format!("--files={}", elsewhere.path().display());
+    let service = Service::start("fluid", "127.0.0.1:0", &["--ranks=2", &allowed]);
+    let text = fs::read_to_string(repository(SCENE)).expect("a scene");
+    let text = text
+        .replace("solver = \"fluid\"\n", &format!("solver = \"fluid\"\naddress = \"{}\"\n", service.address));
+    let folder = Folder::new();
+    let output = folder.run(&folder.scene(&text), &["--quiet"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(frames(&folder).iter().all(|(kind, _)| kind == "vtu"));
+    assert_eq!(fs::read_dir(elsewhere.path()).expect("a folder").count(), 0);
+}
+
+#[test]
+fn a_part_that_cannot_be_written_is_an_error() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().canonicalize().expect("a path");
+    let allowed = format!("--files={}", path.display());
+    let service = Service::start("fluid", "127.0.0.1:0", &["--ranks=2", &allowed]);
+    let section =
+        "method = 'sph'\nspacing = 0.1\n[[shapes]]\ntype = 'box'\nmin = [0, 0, 0]\nmax = [1, 1, 1]\n";
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let endpoint = Channel::from_shared(format!("http://{}", service.address)).expect("an address");
+    let channel = runtime.block_on(endpoint.connect()).expect("connects");
+    let mut client = Client::over(runtime, channel, section);
+    let files = |stem: &str, folder: &str| {
+        let (stem, folder) = (stem.to_string(), folder.to_string());
+        Some(v1::FrameFiles { folder, stem, time: 0.0, compressed: true })
+    };
+    let here = path.to_str().expect("UTF-8");
+    fs::create_dir(path.join(".water_1.vtu.part")).expect("a folder in the place of a file");
+    let error = client.frame_in(files("water", here)).expect_err("one of two cannot be written");
+    assert_eq!(error.code(), tonic::Code::Aborted);
+    assert!(
+        error.message().starts_with("cannot create ") && error.message().contains("water_1.vtu"),
+        "{error}"
+    );
+    let written = client.frame_in(files("again", here)).expect("a frame").written.expect("files");
+    assert_eq!((written.parts, written.particles), (2, 1000));
+    let part = |rank: u32| Frame::read(path.join(format!("again_{rank}.vtu"))).expect("a part").ids.len();
+    assert_eq!(part(0) + part(1), 1000);
+    for (stem, folder) in [("../a", here), (".a", here), ("", here), ("a", "there"), ("a/b", here)] {
+        let error = client.frame_in(files(stem, folder)).expect_err("no name of a file");
+        assert_eq!(error.code(), tonic::Code::InvalidArgument, "{stem} {folder}: {error}");
+    }
+    // The folder above is not allowed, nor is a way out of the folder.
+    for folder in [path.parent().expect("a parent").to_path_buf(), path.join("..")] {
+        let frame = client.frame_in(files("water", folder.to_str().expect("UTF-8"))).expect("columns");
+        assert!(frame.written.is_none() && frame.id.len() == 1000);
+    }
+}
