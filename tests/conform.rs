@@ -28,7 +28,7 @@ fn section(text: &str) -> Section {
 }
 
 fn tried(program: impl SolverProgram, text: &str, ranks: usize) -> Vec<Finding> {
-    let address = Address::InProcess(serve_in_process(Arc::new(program), 2, ranks).expect("threads"));
+    let address = Address::InProcess(serve_in_process(Arc::new(program), 2, ranks, None).expect("threads"));
     let access = Default::default();
     examine(address.connect(&access), &section(text), |_| true, |_| ()).expect("the service is there")
 }

@@ -3,56 +3,18 @@
 
 mod support;
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
 use support::checkpointed::JET;
 use support::process::{Folder, repository, stderr};
+use support::ranks::{Results, assert_same, results};
 
-/// Frames and tables of probes, by name, and the hash of the last state. Frames stand as their bytes, unless they
-/// are in parts, and as what is read of them.
-fn results(folder: &Folder) -> (Value, BTreeMap<String, Vec<u8>>) {
-    let mut files = BTreeMap::new();
-    for part in ["frames", "probes"] {
-        let Ok(entries) = fs::read_dir(folder.out().join(part)) else { continue };
-        for path in entries.map(|entry| entry.expect("an entry").path()) {
-            let name = path.file_name().expect("a name").to_str().expect("UTF-8").to_string();
-            let is_frame = ["vtu", "pvtu"].iter().any(|kind| path.extension() == Some(kind.as_ref()));
-            let is_part = is_frame && name.matches('_').count() > 1;
-            if is_frame && !is_part {
-                let (stem, _) = name.split_once('.').expect("an extension");
-                let frame = amalgam_frames::Frame::read(&path).expect("reads");
-                files.insert(format!("{stem} as read"), format!("{frame:?}").into_bytes());
-            }
-            if !is_part && !name.ends_with(".pvtu") {
-                files.insert(name, fs::read(&path).expect("reads"));
-            }
-        }
-    }
-    (folder.summary()["state_hash"].clone(), files)
-}
-
-fn run(scene: &Path, arguments: &[&str]) -> (Value, BTreeMap<String, Vec<u8>>) {
+fn run(scene: &Path, arguments: &[&str]) -> Results {
     let folder = Folder::new();
     let output = folder.run(scene, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
     results(&folder)
-}
-
-#[track_caller]
-fn assert_same(
-    one: &(Value, BTreeMap<String, Vec<u8>>),
-    other: &(Value, BTreeMap<String, Vec<u8>>),
-    what: &str,
-) {
-    for (name, bytes) in &one.1 {
-        let is_in_parts = name.ends_with(".vtu") && !other.1.contains_key(name);
-        assert!(is_in_parts || other.1.get(name) == Some(bytes), "{what}: {name} differs");
-    }
-    assert_eq!(one.0, other.0, "{what}");
 }
 
 #[test]

@@ -199,13 +199,13 @@ fn snapshots_of_ranks_fit_any_number_of_them() {
         for _ in 0..103 {
             simulation.step().unwrap_or_else(|error| panic!("{error}"));
         }
-        let checkpoint: Checkpoint = simulation.checkpoint().expect("a checkpoint");
+        let checkpoint: Checkpoint = simulation.checkpoint(&|_| None).expect("a checkpoint");
         let through = finish(simulation);
         at_once(numbers, |&ranks| {
             let mut restored = connect(kind, ranks);
             restored.restore(&checkpoint).expect("restores");
             assert!(
-                restored.checkpoint().expect("a checkpoint").participants[0].snapshot
+                restored.checkpoint(&|_| None).expect("a checkpoint").participants[0].snapshot
                     == checkpoint.participants[0].snapshot
             );
             assert_equal(&through, &finish(restored), &format!("{kind:?} restored on {ranks} ranks"));

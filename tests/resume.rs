@@ -67,7 +67,7 @@ impl Live {
                 seen.frames.insert(step, format!("{:?}", simulation.frames()?));
             }
             if at.contains(&step) {
-                seen.checkpoints.insert(step, simulation.checkpoint()?);
+                seen.checkpoints.insert(step, simulation.checkpoint(&|_| None)?);
             }
         }
         Ok(seen)
@@ -246,7 +246,7 @@ impl Tried {
     fn new(case: &Case) -> Self {
         let (scene, at) = (case.scene(), case.steps[1]);
         let mut live = Live::start(&scene);
-        let start = tree(&live.simulation.checkpoint().expect("a checkpoint of the start"));
+        let start = tree(&live.simulation.checkpoint(&|_| None).expect("a checkpoint of the start"));
         let last = at + 12;
         let mut saved = live.run(at, &[at]).expect("runs");
         let checkpoint = saved.checkpoints.remove(&at).expect("a checkpoint");

@@ -45,7 +45,7 @@ fn simulation_with(lie: Lie) -> Result<Simulation, CoordinatorError> {
         wait: std::time::Duration::ZERO,
     };
     let honest =
-        amalgam_solver_kit::serve_in_process(std::sync::Arc::new(BallsProgram), 1, 1).expect("threads");
+        amalgam_solver_kit::serve_in_process(std::sync::Arc::new(BallsProgram), 1, 1, None).expect("threads");
     let section = |x: f64, speed: f64, third: &str| {
         format!(
             "positions = [[{x}, 0, 0], [{x}, 1, 0]{third}]\nvelocities = [[{}, 0, 0], [{speed}, 0, 0]{}]\n\

@@ -162,6 +162,7 @@ fn peer(kind: &str, address: &str) {
                 listen: at,
                 threads: Some(1),
                 ranks: None,
+                files: None,
                 exit_with_stdin: false,
                 orphan_timeout,
                 log_format: Default::default(),

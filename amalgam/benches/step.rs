@@ -80,7 +80,9 @@ impl Transport {
     fn serve(self, folder: &Path, index: usize) -> Address {
         let (listen, address) = match self {
             Self::InProcess => {
-                return Address::InProcess(serve_in_process(Arc::new(RestProgram), 1, 1).expect("threads"));
+                return Address::InProcess(
+                    serve_in_process(Arc::new(RestProgram), 1, 1, None).expect("threads"),
+                );
             }
             Self::Unix => {
                 let path: PathBuf = folder.join(format!("{index}.sock"));
@@ -96,6 +98,7 @@ impl Transport {
             listen,
             threads: Some(1),
             ranks: None,
+            files: None,
             exit_with_stdin: false,
             orphan_timeout: Duration::from_secs(3600),
             security: Default::default(),

@@ -9,7 +9,7 @@ pub mod results;
 
 use std::{
     fs::{self, File},
-    io::{self, Write},
+    io::{self, Read as _, Write},
     path::{Path, PathBuf},
 };
 
@@ -19,7 +19,7 @@ use crate::{
     folder::{CHECKPOINTS, OutputError, SCENE_HEADER, failed, sync},
     scene::Scene,
 };
-use amalgam_coordinator::{Checkpoint, ParticipantCheckpoint};
+use amalgam_coordinator::{Checkpoint, ParticipantCheckpoint, SnapshotFiles};
 use envelope::{Label, Unsound};
 use every::Every;
 use results::RecorderState;
@@ -99,6 +99,9 @@ struct ParticipantEntry {
     particles: u64,
     start_hash: u64,
     state_hash: u64,
+    /// Files that ranks wrote, or 0.
+    #[serde(default)]
+    parts: u32,
 }
 
 /// The checkpoints of a run.
@@ -154,7 +157,8 @@ impl Store {
         Ok(())
     }
 
-    /// Writes a checkpoint, then removes older ones beyond those to keep. Later ones are removed, too: an
+    /// Writes a checkpoint, in the folder that [`Self::begin`] has created if ranks have written there, then removes
+    /// older ones beyond those to keep. Later ones are removed, too: an
     /// earlier course of the run wrote them, and the run is now computed anew from here.
     ///
     /// # Errors
@@ -163,6 +167,9 @@ impl Store {
         let steps = saved.checkpoint.steps;
         let path = self.path(steps);
         let (unfinished, replaced) = (path.with_extension(UNFINISHED), path.with_extension(REPLACED));
+        if !unfinished.exists() {
+            drop(self.begin(steps)?);
+        }
         let written = self.write_files(scene, saved, &unfinished).and_then(|()| {
             let is_there = path.exists();
             if is_there {
@@ -192,12 +199,23 @@ impl Store {
         Ok(())
     }
 
+    /// Creates the folder of a checkpoint that is to be written, and tells where ranks may write parts of it, by
+    /// the name of a participant.
+    ///
+    /// # Errors
+    /// A failure of the file system.
+    pub fn begin(&self, steps: u64) -> Result<impl Fn(&str) -> Option<SnapshotFiles> + use<>, OutputError> {
+        let folder = self.path(steps).with_extension(UNFINISHED);
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(failed("remove the unfinished", &folder))?;
+        }
+        fs::create_dir_all(&folder).map_err(failed("create the folder", &folder))?;
+        let folder = folder.canonicalize().map_err(failed("find the folder", &folder))?;
+        Ok(move |participant: &str| files_of(&folder, participant))
+    }
+
     fn write_files(&self, scene: &Scene, saved: &Saved, folder: &Path) -> Result<(), OutputError> {
         let Saved { checkpoint, output, every, keep } = saved;
-        if folder.exists() {
-            fs::remove_dir_all(folder).map_err(failed("remove the unfinished", folder))?;
-        }
-        fs::create_dir_all(folder).map_err(failed("create the folder", folder))?;
         let write = |name: &str, program: String, digest: String, bytes: &[u8]| {
             let path = folder.join(name);
             let (steps, length) = (checkpoint.steps, bytes.len() as u64);
@@ -223,6 +241,7 @@ impl Store {
             particles: saved.particles,
             start_hash: saved.start_hash,
             state_hash: saved.state_hash,
+            parts: saved.files.as_ref().map_or(0, |(_, parts)| *parts),
         });
         let manifest = Manifest {
             steps: checkpoint.steps,
@@ -280,11 +299,15 @@ impl Store {
             serde_json::from_slice(&text).map_err(|error| foreign(MANIFEST, error.to_string()))?;
         let (_, coordinator) = read(COORDINATOR, scene_digest(scene), "scene")?;
         let mut participants = Vec::new();
-        for ParticipantEntry { name, program, version, particles, start_hash, state_hash } in
+        for ParticipantEntry { name, program, version, particles, start_hash, state_hash, parts } in
             manifest.participants
         {
             let subject = format!("section of participant {name}, or another seed or domain");
             let (_, snapshot) = read(&file_of(&name), section_digest(scene, &name), &subject)?;
+            let files = match parts {
+                0 => None,
+                _ => Some((parts_of(&folder, &name, parts)?, parts)),
+            };
             participants.push(ParticipantCheckpoint {
                 name,
                 program,
@@ -293,6 +316,7 @@ impl Store {
                 start_hash,
                 state_hash,
                 snapshot,
+                files,
             });
         }
         let there = manifest.output.check(&self.results);
@@ -343,6 +367,38 @@ fn step_of(name: &str) -> Option<u64> {
 /// The file of a participant. Names of participants are file names.
 fn file_of(participant: &str) -> String {
     format!("participant-{participant}")
+}
+
+/// The files of a participant that its ranks write. A path that is no text cannot be told to a solver.
+fn files_of(folder: &Path, participant: &str) -> Option<SnapshotFiles> {
+    Some(SnapshotFiles { folder: folder.to_str()?.to_string(), stem: file_of(participant) })
+}
+
+/// The files of a participant that its ranks have written, after every byte of them was checked.
+fn parts_of(folder: &Path, participant: &str, parts: u32) -> Result<SnapshotFiles, CheckpointError> {
+    let unreadable = |path: PathBuf| move |error: io::Error| CheckpointError::Read { path, error };
+    let there = folder.canonicalize().map_err(unreadable(folder.into()))?;
+    let no_text = || io::Error::other("its path is no UTF-8");
+    let files = files_of(&there, participant).ok_or_else(no_text).map_err(unreadable(folder.into()))?;
+    for part in 0..parts {
+        let path = files.path_of(part);
+        let is_sound = is_sealed(&path).map_err(unreadable(path.clone()))?;
+        if !is_sound {
+            return Err(CheckpointError::Unsound { path, reason: Unsound::Changed });
+        }
+    }
+    Ok(files)
+}
+
+/// True if a file ends with the BLAKE3 hash of what is before it.
+fn is_sealed(path: &Path) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    let Some(length) = file.metadata()?.len().checked_sub(blake3::OUT_LEN as u64) else { return Ok(false) };
+    let mut hasher = blake3::Hasher::new();
+    io::copy(&mut (&mut file).take(length), &mut hasher)?;
+    let mut seal = Vec::new();
+    file.read_to_end(&mut seal)?;
+    Ok(seal == hasher.finalize().as_bytes())
 }
 
 fn own_program() -> String {
@@ -419,6 +475,7 @@ method = 'sph'
             start_hash: u64::MAX,
             state_hash: steps,
             snapshot: (0..50).map(|byte| byte ^ steps as u8).collect(),
+            files: None,
         };
         let participants = vec![part("a", "solid"), part("b", "fluid")];
         let lists = vec![("a.pvd".into(), 1)];

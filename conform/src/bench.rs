@@ -359,7 +359,7 @@ impl<'a> Bench<'a> {
 
     /// Calls Save. The rule is skipped if the service keeps no checkpoints.
     pub(crate) fn save(&mut self) -> Result<Snapshot, Stop> {
-        let request = v1::SaveRequest { context: Some(self.context.to_wire()) };
+        let request = v1::SaveRequest { context: Some(self.context.to_wire()), files: None };
         let room = self.room();
         match self.wire.save(request, room) {
             Err(no) if no.code() == Some(Code::Aborted) => skip("the service keeps no checkpoints"),
@@ -369,7 +369,7 @@ impl<'a> Bench<'a> {
 
     pub(crate) fn restore(&mut self, bytes: Vec<u8>) -> Result<u64, No> {
         let particles = self.known.len() as u64;
-        let call = Restore { context: self.context.clone(), particles, bytes };
+        let call = Restore { context: self.context.clone(), particles, bytes, files: None };
         self.wire.restore(call.into_packets())
     }
 

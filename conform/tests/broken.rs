@@ -220,7 +220,7 @@ impl SolverProgram for TetheredProgram {
 #[test]
 fn what_is_not_broken_breaks_no_rule() {
     for sound in [Wrong::Nothing, Wrong::Turned] {
-        let queue = serve_in_process(Arc::new(TetheredProgram(sound)), 1, 1).expect("threads");
+        let queue = serve_in_process(Arc::new(TetheredProgram(sound)), 1, 1, None).expect("threads");
         assert_eq!(broken(&tried(queue, "", |_| true)), [""; 0], "{sound:?}");
     }
 }
@@ -240,7 +240,7 @@ fn broken_solvers_are_told_which_rule_they_break() {
         (Wrong::TakesAnySnapshot, &["snapshot-faults"]),
         (Wrong::HalvesSlope, &["slopes"]),
     ] {
-        let queue = serve_in_process(Arc::new(TetheredProgram(wrong)), 1, 1).expect("threads");
+        let queue = serve_in_process(Arc::new(TetheredProgram(wrong)), 1, 1, None).expect("threads");
         let found = broken(&tried(queue, "", |_| true));
         assert!(rules.iter().all(|rule| found.contains(rule)), "{wrong:?}: {found:?}");
     }

@@ -7,6 +7,7 @@
 use std::time::Instant;
 
 use amalgam_particles::{DVec3, ParticleId};
+use amalgam_proto::contract::SnapshotFiles;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,8 @@ pub struct ParticipantCheckpoint {
     pub state_hash: u64,
     /// The solver's own bytes.
     pub snapshot: Vec<u8>,
+    /// The files that hold the snapshot instead, if its ranks wrote it, and their number.
+    pub files: Option<(SnapshotFiles, u32)>,
 }
 
 /// State of the coordinator between two steps.
@@ -64,13 +67,21 @@ struct State {
 }
 
 impl Simulation {
-    /// The state of the run between two steps. The run goes on to the same bits as without this call.
+    /// The state of the run between two steps. The run goes on to the same bits as without this call. `files`
+    /// gives a participant's files by its name, for solvers whose ranks write their parts for themselves.
     ///
     /// # Errors
     /// A participant that is lost, breaks the contract or keeps no checkpoints.
-    pub fn checkpoint(&mut self) -> Result<Checkpoint, CoordinatorError> {
+    pub fn checkpoint(
+        &mut self,
+        files: &dyn Fn(&str) -> Option<SnapshotFiles>,
+    ) -> Result<Checkpoint, CoordinatorError> {
         let start = Instant::now();
-        let calls = self.participants.iter_mut().map(|participant| participant.part.connection.save());
+        let calls = self.participants.iter_mut().map(|participant| {
+            let connection = &mut participant.part.connection;
+            let files = files(&connection.name);
+            connection.save(files)
+        });
         let snapshots = self.io.block_on(join_all(calls)).into_iter().collect::<Result<Vec<_>, _>>()?;
         self.instruments.count_calls(&mut self.participants, start);
         self.instruments.count(Phase::Checkpoints, start, 0.0);
@@ -98,6 +109,9 @@ impl Simulation {
                 start_hash: participant.start_hash,
                 state_hash: snapshot.state_hash,
                 snapshot: snapshot.bytes,
+                files: files(&connection.name)
+                    .filter(|_| snapshot.parts > 0)
+                    .map(|files| (files, snapshot.parts)),
             }
         });
         Ok(Checkpoint { steps: self.progress.steps, coordinator, participants: participants.collect() })
@@ -112,10 +126,11 @@ impl Simulation {
         let read = ciborium::from_reader(&mut bytes);
         let state: State = read.map_err(|error| foreign(format!("the coordinator's state: {error}")))?;
         self.check_foreign(checkpoint, &state, bytes.len())?;
-        let calls = self.participants.iter_mut().zip(&checkpoint.participants).map(|(participant, saved)| {
-            let (particles, hash) = (saved.particles, saved.state_hash);
-            participant.part.connection.restore(checkpoint.steps, particles, saved.snapshot.clone(), hash)
-        });
+        let calls = self
+            .participants
+            .iter_mut()
+            .zip(&checkpoint.participants)
+            .map(|(participant, saved)| participant.part.connection.restore(checkpoint.steps, saved));
         self.io.block_on(join_all(calls)).into_iter().collect::<Result<(), _>>()?;
         let progress = &mut self.progress;
         progress.clock.go_on(state.clock);

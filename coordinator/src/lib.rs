@@ -19,7 +19,7 @@ mod step;
 pub mod synchronise;
 
 pub use amalgam_meshes::Faces;
-pub use amalgam_proto::contract::FrameFiles;
+pub use amalgam_proto::contract::{FrameFiles, SnapshotFiles};
 pub use checkpoint::{Checkpoint, ParticipantCheckpoint};
 pub use error::{CoordinatorError, Loss};
 pub use instruments::clocks::{CallSpan, Phase, PhaseSpan, Spans, Traffic};

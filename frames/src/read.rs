@@ -22,6 +22,8 @@ pub struct Frame {
     pub ids: Vec<u64>,
     /// Velocities [m/s].
     pub velocities: Vec<[f32; 3]>,
+    /// The group that each particle moved with, `u32::MAX` for none.
+    pub groups: Vec<u32>,
     /// Triangles between particles.
     pub triangles: Vec<[u32; 3]>,
     /// Fields of one number per particle, by name.
@@ -53,6 +55,7 @@ impl Frame {
         self.positions.extend(part.positions);
         self.ids.extend(part.ids);
         self.velocities.extend(part.velocities);
+        self.groups.extend(part.groups);
         self.triangles.extend(part.triangles.iter().map(|corners| corners.map(|corner| first + corner)));
         for (name, values) in part.scalars {
             match self.scalars.iter_mut().find(|(other, _)| *other == name) {
@@ -64,7 +67,7 @@ impl Frame {
 
     /// The particles in ascending order of id.
     fn by_id(self) -> Self {
-        let Self { time, positions, ids, velocities, triangles, scalars } = self;
+        let Self { time, positions, ids, velocities, groups, triangles, scalars } = self;
         let mut order: Vec<u32> = (0..ids.len() as u32).collect();
         order.sort_unstable_by_key(|&i| ids[i as usize]);
         let mut place = vec![0; order.len()];
@@ -78,6 +81,7 @@ impl Frame {
             positions: sorted(&positions, &order),
             ids: sorted(&ids, &order),
             velocities: sorted(&velocities, &order),
+            groups: sorted(&groups, &order),
             triangles: triangles.iter().map(|corners| corners.map(|corner| place[corner as usize])).collect(),
             scalars: scalars.collect(),
         }
@@ -148,6 +152,8 @@ fn read_frame(bytes: &[u8]) -> Result<Frame, String> {
     };
     let ids: Vec<u64> = numbers(&values("UInt64", "id")?, u64::from_le_bytes).collect();
     let velocities: Vec<[f32; 3]> = vectors(&values("Float32", "velocity")?, f32::from_le_bytes).collect();
+    let groups: Vec<u32> = numbers(&values("Int32", "group")?, u32::from_le_bytes).collect();
+    counted("group", groups.len())?;
     counted("id", ids.len())?;
     counted("velocity", velocities.len())?;
     // A vertex for each particle, then the triangles.
@@ -169,7 +175,7 @@ fn read_frame(bytes: &[u8]) -> Result<Frame, String> {
     }
     let time = numbers(&values("Float64", "TimeValue")?, f64::from_le_bytes).next();
     let time = time.ok_or("the time is missing")?;
-    Ok(Frame { time, positions, ids, velocities, triangles, scalars })
+    Ok(Frame { time, positions, ids, velocities, groups, triangles, scalars })
 }
 
 fn attribute<'a>(line: &'a str, name: &str) -> Option<&'a str> {
@@ -280,7 +286,7 @@ mod tests {
                 frame.velocities,
                 velocities.iter().map(|v| v.as_vec3().to_array()).collect::<Vec<_>>()
             );
-            assert_eq!(frame.triangles, triangles);
+            assert_eq!((frame.triangles, frame.groups), (triangles.to_vec(), vec![u32::MAX; 30_000]));
             assert_eq!(frame.scalars, [("density".to_string(), density.clone())]);
             let whole = fs::read(&path).expect("bytes");
             fs::write(&path, &whole[..whole.len() / 2]).expect("cuts");
@@ -294,6 +300,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let positions: Vec<DVec3> = (0..7).map(|i| DVec3::splat(f64::from(i))).collect();
         let (ids, radii): (Vec<u64>, Vec<f64>) = ([5, 0, 3, 6, 1, 4, 2].into(), vec![0.25; 7]);
+        let groups: Vec<u32> = ids.iter().map(|&id| 10 + id as u32).collect();
         let density: Vec<f32> = ids.iter().map(|&id| 100.0 + id as f32).collect();
         // The middle part has no particles.
         for (k, range) in [0..3, 3..3, 3..7].into_iter().enumerate() {
@@ -303,7 +310,7 @@ mod tests {
                 positions: &positions[range.clone()],
                 ids: &ids[range.clone()],
                 velocities: &positions[range.clone()],
-                groups: &vec![0; range.len()],
+                groups: &groups[range.clone()],
                 radii: Some(&radii[range]),
                 fields: &[FrameField { name: "density", values }],
                 ..FrameData::default()
@@ -315,7 +322,7 @@ mod tests {
         pvtu::write_pvtu(&path, &parts, &[("density", 1)]).expect("writes");
         let frame = Frame::read(&path).expect("reads");
         assert_eq!((frame.time, frame.ids), (0.5, (0..7).collect()));
-        assert_eq!(frame.positions[0], positions[1]);
+        assert_eq!((frame.positions[0], frame.groups), (positions[1], (10..17).collect()));
         let expected = (0..7).map(|id| 100.0 + id as f32).collect();
         let scalars = [("radius".to_string(), vec![0.25; 7]), ("density".to_string(), expected)];
         assert_eq!(frame.scalars, scalars);

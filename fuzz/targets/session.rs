@@ -144,7 +144,7 @@ struct Peer {
 
 impl Peer {
     fn new() -> Self {
-        let queue = serve_in_process(Arc::new(balls::BallsProgram), 1, 1).expect("threads");
+        let queue = serve_in_process(Arc::new(balls::BallsProgram), 1, 1, None).expect("threads");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let connect = move |_: Uri| {
             let queue = queue.clone();
@@ -234,7 +234,7 @@ impl Peer {
                     let request = v1::FrameRequest { context, surface: step.flags & 1 == 0, files };
                     drained(solver.frame(request).await).await
                 }
-                5 => drained(solver.save(v1::SaveRequest { context }).await).await,
+                5 => drained(solver.save(v1::SaveRequest { context, ..Default::default() }).await).await,
                 6 => {
                     let header = v1::RestoreHeader { context, particles: d, ..Default::default() };
                     let packet = v1::RestoreRequest { header: Some(header), columns: step.columns() };

@@ -113,6 +113,16 @@ impl Particles {
         self.immovable.push(immovable);
     }
 
+    /// Appends particles, in their order.
+    pub fn append(&mut self, mut others: Self) {
+        self.id.append(&mut others.id);
+        self.position.append(&mut others.position);
+        self.velocity.append(&mut others.velocity);
+        self.mass.append(&mut others.mass);
+        self.radius.append(&mut others.radius);
+        self.immovable.append(&mut others.immovable);
+    }
+
     /// Puts particles into another order: the first one is then `order[0]`, and so on. None stands there twice.
     /// Particles that are not in the order are dropped.
     ///

@@ -1,5 +1,7 @@
 //! The calls of the contract as plain values.
 
+use std::path::{Path, PathBuf};
+
 use amalgam_particles::{
     Body, CellSet, ContactLookAhead, DMat3, DVec3, Lattice, MovingSurface, ParticleId, Particles,
 };
@@ -421,6 +423,34 @@ pub struct Snapshot {
     pub state_hash: u64,
     /// The solver's own bytes.
     pub bytes: Vec<u8>,
+    /// The number of files that hold the snapshot instead, or 0.
+    pub parts: u32,
+}
+
+/// Asks for a snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AskSave {
+    /// Run and step.
+    pub context: Context,
+    /// Files that the solver may write instead of sending its snapshot.
+    pub files: Option<SnapshotFiles>,
+}
+
+/// Files of a snapshot, one per part: `STEM.0`, `STEM.1`, ... Each holds the solver's own bytes and their BLAKE3
+/// hash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotFiles {
+    /// Absolute path of their folder.
+    pub folder: String,
+    /// Start of their names: 1 to 200 letters, digits, `_`, `-` and `.`, the first one no `.`.
+    pub stem: String,
+}
+
+impl SnapshotFiles {
+    /// The path of a part.
+    pub fn path_of(&self, part: u32) -> PathBuf {
+        Path::new(&self.folder).join(format!("{}.{part}", self.stem))
+    }
 }
 
 /// Asks a solver to take back a snapshot.
@@ -432,4 +462,6 @@ pub struct Restore {
     pub particles: u64,
     /// The solver's own bytes.
     pub bytes: Vec<u8>,
+    /// The files that hold the snapshot instead, and their number.
+    pub files: Option<(SnapshotFiles, u32)>,
 }

@@ -491,6 +491,47 @@ impl<M: FluidMethod> Solver for Fluid<M> {
         Ok(snapshot::save(M::MAGIC, &all, progress, &memory))
     }
 
+    fn save_part(&self) -> Option<Vec<u8>> {
+        let Sources { time, next_id, .. } = self.sources;
+        let progress = Progress { steps: self.steps, time, next_id };
+        // The first rank has the method's numbers.
+        let mut memory = self.method.memory();
+        if !self.ranks.is_first() {
+            memory.clear();
+        }
+        Some(snapshot::save(M::MAGIC, &self.particles, progress, &memory))
+    }
+
+    fn restore_parts(&mut self, parts: &[Vec<u8>]) -> Result<(), SolverError> {
+        let count = self.method.memory().len();
+        let mut restored = (Particles::default(), Progress::default(), Vec::new());
+        let read = parts.iter().enumerate().try_for_each(|(k, bytes)| {
+            let is_first = k == 0 && self.ranks.is_first();
+            let kept = snapshot::Kept {
+                ids: None,
+                may_change: true,
+                basics: self.method.basics(),
+                memory: if is_first { count } else { 0 },
+            };
+            let (particles, progress, memory) = snapshot::restore(M::MAGIC, &kept, bytes)?;
+            if is_first {
+                (restored.1, restored.2) = (progress, memory);
+            }
+            restored.0.append(particles);
+            Ok(())
+        });
+        agreed(&self.ranks, read)?;
+        let (particles, Progress { steps, time, next_id }, memory) = restored;
+        let common = self.ranks.broadcast(vec![steps, time.to_bits(), next_id]);
+        let memory = self.ranks.broadcast(memory);
+        let [steps, time, next_id] = common[..] else { unreachable!("three numbers were sent") };
+        self.particles = particles;
+        self.steps = steps;
+        self.sources =
+            Sources { time: f64::from_bits(time), next_id, ..self.method.basics().sources.clone() };
+        self.spread(&memory)
+    }
+
     fn restore(&mut self, bytes: &[u8]) -> Result<(), SolverError> {
         let ids = self.all(&self.particles.id);
         let kept = snapshot::Kept {

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use amalgam_network::{Caller, OpenCall, paced};
 use amalgam_particles::text::shorten;
-use amalgam_proto::contract::{AskFrame, Context, Description, Survey};
+use amalgam_proto::contract::{AskFrame, AskSave, Context, Description, Survey};
 use amalgam_proto::{Call, Incoming, Known, Outgoing, PROTOCOL_VERSION, Packet, WireError, gather, v1};
 use amalgam_ranks::Ranks;
 use futures_util::future::BoxFuture;
@@ -30,7 +30,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 use crate::log::about_call;
 use crate::solver::SolverProgram;
 use order::{Order, Reply};
-use session::frame::Files;
+use session::files::Files;
 use session::{Refusal, Session, check_run};
 
 /// Calls waiting for the solver's thread. A coordinator sends one at a time; more calls come from a second
@@ -51,7 +51,7 @@ pub(crate) struct Service {
 
 impl Service {
     /// Starts the solver's thread with `threads` workers, as the first of `ranks`. The others of `ranks` are
-    /// threads with as many workers each. Below the folder `files`, if there is one, they may write frames. A
+    /// threads with as many workers each. Below the folder `files`, if there is one, they may write frames and snapshots. A
     /// handle of the solver's thread comes back, which ends when the service is gone.
     pub(crate) fn start(
         program: Arc<dyn SolverProgram>,
@@ -232,8 +232,8 @@ fn carry_out(session: &mut Session, program: &Arc<dyn SolverProgram>, serving: &
         Order::Frame(ask, reply) => {
             let _ = reply.send(packets(session.frame(&ask)));
         }
-        Order::Save(context, reply) => {
-            let _ = reply.send(packets(session.save(&context)));
+        Order::Save(ask, reply) => {
+            let _ = reply.send(packets(session.save(&ask)));
         }
         Order::Restore(call, reply) => {
             let answer = session.restore(call).map_err(status);
@@ -356,9 +356,9 @@ impl Service {
     }
 
     async fn save(&self, asked: Asked) -> Result<Answered, Status> {
-        let (v1::SaveRequest { context }, open) = single(asked).await?;
-        let context = Context::from_wire(context).map_err(invalid)?;
-        self.stream(open, |reply| Order::Save(context, reply)).await
+        let (request, open) = single(asked).await?;
+        let ask = AskSave::from_wire(request).map_err(invalid)?;
+        self.stream(open, |reply| Order::Save(ask, reply)).await
     }
 
     async fn restore(&self, asked: Asked) -> Result<Answered, Status> {

@@ -298,6 +298,23 @@ pub trait Solver: Send + Sync + 'static {
         Err(SolverError("this solver keeps no checkpoints".into()))
     }
 
+    /// The state of this rank's particles, with what all ranks have in common, where ranks save and restore
+    /// their parts for themselves. No rank may hold all particles for it. Nothing if [`Self::save`] saves them
+    /// all. Collective.
+    fn save_part(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Restores the parts that [`Self::save_part`] gave on any number of ranks. This rank has those whose
+    /// numbers leave its own number when they are divided by the number of ranks, in ascending order.
+    /// Collective.
+    ///
+    /// # Errors
+    /// As [`Self::restore`].
+    fn restore_parts(&mut self, _parts: &[Vec<u8>]) -> Result<(), SolverError> {
+        Err(SolverError("this solver keeps no checkpoints in parts".into()))
+    }
+
     /// Restores a snapshot of [`Self::save`] in a solver initialised from the same section.
     ///
     /// # Errors

@@ -175,7 +175,8 @@ impl OnSolver {
                 solver.integrate(stream::iter([request])).await.is_err_and(|status| is_refusal(&status))
             }
             Self::ForeignSnapshot => {
-                let header = v1::RestoreHeader { context: context("run"), particles: 4 };
+                let header =
+                    v1::RestoreHeader { context: context("run"), particles: 4, ..Default::default() };
                 let first = v1::RestoreRequest { header: Some(header), columns: Vec::new() };
                 let more =
                     v1::RestoreRequest { header: None, columns: vec![column("snapshot", CHUNK_BYTES)] };

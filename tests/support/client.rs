@@ -72,7 +72,7 @@ pub(crate) struct Client {
 impl Client {
     /// Connects and initialises the run "run" of epoch 1.
     pub(crate) fn new(program: impl SolverProgram, section: &str) -> Self {
-        let queue = serve_in_process(Arc::new(program), 1, 1).expect("threads");
+        let queue = serve_in_process(Arc::new(program), 1, 1, None).expect("threads");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let channel = runtime.block_on(dial(queue));
         Self::over(runtime, channel, section)
@@ -251,7 +251,7 @@ pub(crate) enum Lie {
 
 /// Serves `program`, but lies.
 pub(crate) fn serve_liar(program: impl SolverProgram, lie: Lie) -> Queue {
-    let honest = serve_in_process(Arc::new(program), 1, 1).expect("threads");
+    let honest = serve_in_process(Arc::new(program), 1, 1, None).expect("threads");
     let (queue, inbox) = mpsc::channel(4);
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

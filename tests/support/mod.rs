@@ -86,7 +86,7 @@ impl Scene {
                     solver: String::new(),
                     section,
                     address: Address::InProcess(
-                        serve_in_process(program, self.threads, ranks).expect("threads"),
+                        serve_in_process(program, self.threads, ranks, None).expect("threads"),
                     ),
                     access: Default::default(),
                     elastic: true,

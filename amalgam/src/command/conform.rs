@@ -49,7 +49,7 @@ pub fn conform(args: &ConformArgs) -> Result<ExitCode, CommandError> {
         (None, []) => match served {
             Some(Served::At(address)) => parse(&address)?,
             Some(Served::Locally(kind)) => {
-                let service = serve_in_process(kind.program(), rayon::current_num_threads(), 1);
+                let service = serve_in_process(kind.program(), rayon::current_num_threads(), 1, None);
                 Address::InProcess(service.map_err(|error| CommandError::Failed(error.to_string()))?)
             }
             Some(Served::Registered) | None => {

@@ -51,7 +51,13 @@ impl<'a> Keeper<'a> {
         recorder: &mut Recorder,
     ) -> Result<(), RunError> {
         self.since = Instant::now();
-        let checkpoint = simulation.checkpoint()?;
+        let files = self.store.begin(simulation.steps())?;
+        let checkpoint = simulation.checkpoint(&files);
+        if checkpoint.is_err() {
+            // The error that matters is the first.
+            let _ = self.store.tidy();
+        }
+        let checkpoint = checkpoint?;
         let steps = checkpoint.steps;
         let start = Instant::now();
         let saved =

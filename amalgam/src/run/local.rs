@@ -94,7 +94,7 @@ pub struct Means {
     pub registry: Option<Registry>,
     /// Machines of solvers that are not started on this one.
     pub deployment: Deployment,
-    /// The folder of the run, below which ranks on this machine may write their particles of frames.
+    /// The folder of the run, below which ranks on this machine may write their parts of frames and checkpoints.
     pub files: Option<PathBuf>,
 }
 
@@ -231,7 +231,12 @@ impl Locals {
             (StartedBy::Local, Served::Locally(kind)) if self.means.transport == Transport::InProcess => {
                 let threads = self.means.threads.unwrap_or_else(rayon::current_num_threads);
                 let ranks = self.means.ranks_of(participant).unwrap_or(1);
-                let service = serve_in_process(kind.program(), (threads / ranks).max(1), ranks);
+                let service = serve_in_process(
+                    kind.program(),
+                    (threads / ranks).max(1),
+                    ranks,
+                    self.means.files.clone(),
+                );
                 let system = |error| StartError::System { participant: participant.name.clone(), error };
                 Started::Ready(Address::InProcess(service.map_err(system)?))
             }
@@ -363,13 +368,10 @@ impl Locals {
         if let Some(threads) = threads {
             command.args(["--threads", &threads.to_string()]);
         }
-        let ranks = self.means.ranks_of(participant);
-        if let Some(folder) = &self.means.files
-            && (ranks.is_some() || !mpirun.is_empty())
-        {
+        if let Some(folder) = &self.means.files {
             command.arg("--files").arg(folder);
         }
-        match ranks {
+        match self.means.ranks_of(participant) {
             _ if !mpirun.is_empty() => {
                 command.args(["--ranks", "mpi"]);
             }

@@ -149,7 +149,7 @@ fn not_after_integrate(bench: &mut Bench<'_>) -> Check {
     refused(bench.survey(cell, 0.0), EARLY, "Survey after Integrate")?;
     refused(bench.begin_for(everyone()), EARLY, "Begin after Integrate")?;
     refused(bench.frame(), EARLY, "Frame after Integrate")?;
-    let request = v1::SaveRequest { context: Some(bench.context.to_wire()) };
+    let request = v1::SaveRequest { context: Some(bench.context.to_wire()), files: None };
     let room = bench.room();
     let saved = bench.wire.save(request, room);
     if saved.as_ref().err().and_then(No::code) != Some(Code::Aborted) {

@@ -7,8 +7,9 @@ use amalgam_network::{Access, Calls, innermost, is_refusal, speaks_tls};
 use amalgam_particles::{CellSet, DVec3, Obstacle};
 use amalgam_proto::columns::{Packet, WireError};
 use amalgam_proto::contract::{
-    AskFrame, Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Description, Frame, Integrate,
-    Integrated, Restore, Snapshot, Survey, Surveyed, Table, obstacle_to_wire, vec3_to_wire,
+    AskFrame, AskSave, Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Description, Frame,
+    Integrate, Integrated, Restore, Snapshot, SnapshotFiles, Survey, Surveyed, Table, obstacle_to_wire,
+    vec3_to_wire,
 };
 use amalgam_proto::room::{CELL_BYTES_MAX, CELL_SET_BYTES_MAX};
 use amalgam_proto::{
@@ -22,6 +23,7 @@ use tonic_types::StatusExt as _;
 use amalgam_particles::text::shorten;
 
 use super::address::{Address, CONNECT_DEADLINE, Sight, dial, look};
+use crate::checkpoint::ParticipantCheckpoint;
 use crate::error::{CoordinatorError, Loss};
 use crate::settings::{DomainSettings, Fault};
 use crate::simulation::FrameWish;
@@ -334,26 +336,32 @@ impl Connection {
         }
     }
 
-    /// The whole state.
-    pub(crate) async fn save(&mut self) -> Result<Snapshot, CoordinatorError> {
-        let request = v1::SaveRequest { context: Some(self.context.to_wire()) };
+    /// The whole state, which the participant may write to files.
+    pub(crate) async fn save(&mut self, files: Option<SnapshotFiles>) -> Result<Snapshot, CoordinatorError> {
+        let may_write = files.is_some();
+        let request = AskSave { context: self.context(), files }.to_wire();
         let known = self.known();
         let request = Outgoing::message(&request);
         let answer =
             self.call::<v1::SaveResponse>("Save", request, |header| Snapshot::room(header, &known)).await;
-        self.read("Save", answer, Snapshot::decode)
+        let snapshot = self.read("Save", answer, Snapshot::decode)?;
+        match snapshot.parts > 0 && !may_write {
+            true => Err(self.broken("Save", "it wrote files that were not asked for")),
+            false => Ok(snapshot),
+        }
     }
 
-    /// Restores a snapshot of `particles` particles, taken before step `step`.
+    /// Restores what a participant saved before step `step`.
     pub(crate) async fn restore(
         &mut self,
         step: u64,
-        particles: u64,
-        bytes: Vec<u8>,
-        state_hash: u64,
+        saved: &ParticipantCheckpoint,
     ) -> Result<(), CoordinatorError> {
         self.context.step = step;
-        let packets = self.packets(Restore { context: self.context(), particles, bytes }.into_packets());
+        let ParticipantCheckpoint { particles, state_hash, ref snapshot, ref files, .. } = *saved;
+        let (bytes, files) = (snapshot.clone(), files.clone());
+        let restore = Restore { context: self.context(), particles, bytes, files };
+        let packets = self.packets(restore.into_packets());
         let restored: v1::RestoreResponse = self.call_single("Restore", packets).await?;
         let restored = restored.state_hash;
         if restored != state_hash {

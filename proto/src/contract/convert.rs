@@ -12,8 +12,8 @@ use super::values::{
     tuples,
 };
 use super::{
-    AskFrame, Batch, Begin, Brief, Call, Context, Description, Frame, FrameFiles, Integration, Interest,
-    Restore, Snapshot, Survey, Surveyed, Table, Wanted, Written,
+    AskFrame, AskSave, Batch, Begin, Brief, Call, Context, Description, Frame, FrameFiles, Integration,
+    Interest, Restore, Snapshot, SnapshotFiles, Survey, Surveyed, Table, Wanted, Written,
 };
 use crate::columns::room::{Known, Room};
 use crate::columns::{Columns, POSITIONS, VELOCITIES, WireError, check, check_count, check_unique};
@@ -393,16 +393,7 @@ impl AskFrame {
     pub fn from_wire(request: v1::FrameRequest) -> Result<Self, WireError> {
         let v1::FrameRequest { context, surface, files } = request;
         let files = files.map(|v1::FrameFiles { folder, stem, time, compressed }| {
-            let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_-.".contains(&b);
-            let is_stem = (1..=STEM_BYTES_MAX).contains(&stem.len()) && !stem.starts_with('.');
-            if !is_stem || !stem.bytes().all(is_plain) {
-                let stem = shorten(&stem);
-                return Err(WireError::Rule(format!("files of a frame cannot be named {stem:?}")));
-            }
-            if !folder.starts_with('/') || folder.len() > FOLDER_BYTES_MAX || folder.contains('\0') {
-                let folder = shorten(&folder);
-                return Err(WireError::Rule(format!("{folder:?} is no absolute path for files of a frame")));
-            }
+            check_files(&folder, &stem)?;
             if !time.is_finite() {
                 return Err(WireError::Rule("the time of a frame's files is not finite".into()));
             }
@@ -412,14 +403,55 @@ impl AskFrame {
     }
 }
 
-/// Longest start of the names of a frame's files [bytes].
+/// Longest start of the names of files [bytes].
 const STEM_BYTES_MAX: usize = 200;
 
-/// Longest path of the folder of a frame's files [bytes].
+/// Longest path of a folder of files [bytes].
 const FOLDER_BYTES_MAX: usize = 4096;
 
-/// Files of a frame, at most.
+/// Files of a frame or of a snapshot, at most.
 const PARTS_MAX: u32 = 1 << 20;
+
+/// Refuses a folder of files, or a start of their names, that could not be told on another machine.
+fn check_files(folder: &str, stem: &str) -> Result<(), WireError> {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_-.".contains(&b);
+    let is_stem = (1..=STEM_BYTES_MAX).contains(&stem.len()) && !stem.starts_with('.');
+    if !is_stem || !stem.bytes().all(is_plain) {
+        return Err(WireError::Rule(format!("files cannot be named {:?}", shorten(stem))));
+    }
+    if !folder.starts_with('/') || folder.len() > FOLDER_BYTES_MAX || folder.contains('\0') {
+        return Err(WireError::Rule(format!("{:?} is no absolute path of a folder", shorten(folder))));
+    }
+    Ok(())
+}
+
+impl SnapshotFiles {
+    fn to_wire(&self) -> v1::SnapshotFiles {
+        v1::SnapshotFiles { folder: self.folder.clone(), stem: self.stem.clone() }
+    }
+
+    fn from_wire(v1::SnapshotFiles { folder, stem }: v1::SnapshotFiles) -> Result<Self, WireError> {
+        check_files(&folder, &stem)?;
+        Ok(Self { folder, stem })
+    }
+}
+
+impl AskSave {
+    /// Converts to the wire type.
+    pub fn to_wire(&self) -> v1::SaveRequest {
+        let files = self.files.as_ref().map(SnapshotFiles::to_wire);
+        v1::SaveRequest { context: Some(self.context.to_wire()), files }
+    }
+
+    /// Converts from the wire type.
+    ///
+    /// # Errors
+    /// If the context is absent, or files could not be named in this way.
+    pub fn from_wire(request: v1::SaveRequest) -> Result<Self, WireError> {
+        let files = request.files.map(SnapshotFiles::from_wire).transpose()?;
+        Ok(Self { context: Context::from_wire(request.context)?, files })
+    }
+}
 
 impl Call for Frame {
     type Packet = v1::FrameResponse;
@@ -513,20 +545,26 @@ impl Call for Frame {
 impl Call for Snapshot {
     type Packet = v1::SaveResponse;
 
-    fn room(_: &v1::SaveAnswer, known: &Known) -> Result<Room, WireError> {
-        Ok(Room::snapshot(known))
+    fn room(header: &v1::SaveAnswer, known: &Known) -> Result<Room, WireError> {
+        if header.parts > PARTS_MAX {
+            let parts = header.parts;
+            return Err(WireError::Rule(format!("{parts} files of a snapshot: at most {PARTS_MAX}")));
+        }
+        Ok(if header.parts > 0 { Room::default() } else { Room::snapshot(known) })
     }
 
     fn encode(self) -> (v1::SaveAnswer, Columns) {
         let mut columns = Columns::default();
-        columns.put("snapshot", self.bytes);
-        (v1::SaveAnswer { state_hash: self.state_hash }, columns)
+        if self.parts == 0 {
+            columns.put("snapshot", self.bytes);
+        }
+        (v1::SaveAnswer { state_hash: self.state_hash, parts: self.parts }, columns)
     }
 
     fn decode(header: v1::SaveAnswer, mut columns: Columns) -> Result<Self, WireError> {
         let bytes = columns.take_bytes("snapshot");
         columns.finish()?;
-        Ok(Self { state_hash: header.state_hash, bytes })
+        Ok(Self { state_hash: header.state_hash, bytes, parts: header.parts })
     }
 }
 
@@ -537,18 +575,34 @@ impl Call for Restore {
     /// without any.
     fn room(header: &v1::RestoreHeader, known: &Known) -> Result<Room, WireError> {
         let particles = check_count("particles", header.particles)?.max(known.particles);
+        if header.parts > PARTS_MAX || (header.parts > 0) != header.files.is_some() {
+            return Err(WireError::Rule(format!(
+                "{} files of a snapshot: at most {PARTS_MAX}, and their folder",
+                header.parts
+            )));
+        }
+        if header.parts > 0 {
+            return Ok(Room::default());
+        }
         Ok(Room::snapshot(&Known { particles, ..*known }))
     }
 
     fn encode(self) -> (v1::RestoreHeader, Columns) {
         let mut columns = Columns::default();
-        columns.put("snapshot", self.bytes);
-        (v1::RestoreHeader { context: Some(self.context.to_wire()), particles: self.particles }, columns)
+        if self.files.is_none() {
+            columns.put("snapshot", self.bytes);
+        }
+        let (files, parts) = self.files.map(|(files, parts)| (files.to_wire(), parts)).unzip();
+        let context = Some(self.context.to_wire());
+        let parts = parts.unwrap_or(0);
+        (v1::RestoreHeader { context, particles: self.particles, files, parts }, columns)
     }
 
     fn decode(header: v1::RestoreHeader, mut columns: Columns) -> Result<Self, WireError> {
         let bytes = columns.take_bytes("snapshot");
         columns.finish()?;
-        Ok(Self { context: Context::from_wire(header.context)?, particles: header.particles, bytes })
+        let v1::RestoreHeader { context, particles, files, parts } = header;
+        let files = files.map(SnapshotFiles::from_wire).transpose()?.map(|files| (files, parts));
+        Ok(Self { context: Context::from_wire(context)?, particles, bytes, files })
     }
 }

@@ -11,7 +11,7 @@ use amalgam_solver_kit::{SnapshotReader, SnapshotWriter, SolverError};
 use super::Basics;
 
 /// Progress of a fluid.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
     /// Steps committed.
     pub(crate) steps: u64,

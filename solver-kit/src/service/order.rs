@@ -1,6 +1,6 @@
 //! Requests of the I/O side to the solver's thread, and their way from the first rank to the others.
 
-use amalgam_proto::contract::{AskFrame, Begin, Call, Commit, Context, Integrate, Restore, Survey};
+use amalgam_proto::contract::{AskFrame, AskSave, Begin, Call, Commit, Context, Integrate, Restore, Survey};
 use amalgam_proto::{Known, Packet, gather, v1};
 use futures_util::{FutureExt as _, stream};
 use prost::Message;
@@ -18,7 +18,7 @@ pub(crate) enum Order {
     Integrate(Box<Integrate>, Reply<v1::IntegrateResponse>),
     Commit(Box<Commit>, Reply<v1::CommitResponse>),
     Frame(AskFrame, Reply<v1::FrameResponse>),
-    Save(Context, Reply<v1::SaveResponse>),
+    Save(AskSave, Reply<v1::SaveResponse>),
     Restore(Restore, Reply<v1::RestoreResponse>),
     Shutdown(Context, Reply<v1::ShutdownResponse>),
 }
@@ -33,7 +33,7 @@ impl Order {
             Self::Integrate(call, _) => ("Integrate", &call.context, call.stage),
             Self::Commit(call, _) => ("Commit", &call.context, call.stage),
             Self::Frame(ask, _) => ("Frame", &ask.context, 0),
-            Self::Save(context, _) => ("Save", context, 0),
+            Self::Save(ask, _) => ("Save", &ask.context, 0),
             Self::Restore(call, _) => ("Restore", &call.context, 0),
             Self::Shutdown(context, _) => ("Shutdown", context, 0),
         };
@@ -55,7 +55,7 @@ impl Order {
             Self::Integrate(call, _) => message(b'G', &|to| put_call(to, (**call).clone())),
             Self::Commit(call, _) => message(b'C', &|to| put_call(to, (**call).clone())),
             Self::Frame(ask, _) => message(b'F', &|to| put(to, &ask.to_wire())),
-            Self::Save(of, _) => message(b'S', &|to| put(to, &v1::SaveRequest { context: context(of) })),
+            Self::Save(ask, _) => message(b'S', &|to| put(to, &ask.to_wire())),
             Self::Restore(call, _) => message(b'R', &|to| put_call(to, call.clone())),
             Self::Shutdown(of, _) => {
                 message(b'E', &|to| put(to, &v1::ShutdownRequest { context: context(of) }))
@@ -79,7 +79,7 @@ impl Order {
             b'G' => Self::Integrate(Box::new(take_call(rest)?), nobody()),
             b'C' => Self::Commit(Box::new(take_call(rest)?), nobody()),
             b'F' => Self::Frame(AskFrame::from_wire(take(rest)?).map_err(wrong)?, nobody()),
-            b'S' => Self::Save(context(take::<v1::SaveRequest>(rest)?.context)?, nobody()),
+            b'S' => Self::Save(AskSave::from_wire(take(rest)?).map_err(wrong)?, nobody()),
             b'R' => Self::Restore(take_call(rest)?, nobody()),
             b'E' => Self::Shutdown(context(take::<v1::ShutdownRequest>(rest)?.context)?, nobody()),
             _ => return Err(unreadable("a call that this program does not know")),

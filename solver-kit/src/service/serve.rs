@@ -38,8 +38,8 @@ pub struct ServeOptions {
     /// mpirun started; results do not depend on it [default: 1].
     #[arg(long, value_name = "N|mpi")]
     pub ranks: Option<RankChoice>,
-    /// Let ranks write their particles of frames below this folder, if the run's folder is there: then they do
-    /// not pass the first rank and the coordinator, which must see the same folder at the same path.
+    /// Let ranks write their parts of frames and checkpoints below this folder, if the run's folder is there:
+    /// then they do not pass the first rank and the coordinator, which must see the same folder at the same path.
     #[arg(long, value_name = "DIR")]
     pub files: Option<PathBuf>,
     /// End when standard input does, so that the service does not outlive who started it.
@@ -176,8 +176,8 @@ async fn solver_routes(service: Service) -> anyhow::Result<Routes> {
     with_health_and_reflection(Routes::new(service), Service::NAME, DESCRIPTORS).await
 }
 
-/// Serves a solver inside this process, cut among `ranks` of `threads` threads each: a connection is a pipe
-/// sent into the returned queue. The service ends when the queue's senders and its connections are gone.
+/// Serves a solver inside this process, cut among `ranks` of `threads` threads each, which may write files below
+/// a folder: a connection is a pipe sent into the returned queue. The service ends when the queue's senders and its connections are gone.
 ///
 /// # Errors
 /// If threads cannot be started.
@@ -185,9 +185,10 @@ pub fn serve_in_process(
     program: Arc<dyn SolverProgram>,
     threads: usize,
     ranks: usize,
+    files: Option<PathBuf>,
 ) -> std::io::Result<mpsc::Sender<DuplexStream>> {
     let (connections, inbox) = mpsc::channel(4);
-    let (service, _) = Service::start(program, threads, Ranks::threads(ranks), None)?;
+    let (service, _) = Service::start(program, threads, Ranks::threads(ranks), files)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("solver-io".into()).spawn(move || {
         let served = runtime.block_on(async {

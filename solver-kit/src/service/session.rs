@@ -1,7 +1,8 @@
 //! The state machine of a served solver: the order of calls, and the effect of each. No IO and no async.
 
 mod answers;
-pub(crate) mod frame;
+pub(crate) mod files;
+mod frame;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,8 +11,8 @@ use amalgam_particles::text::shorten;
 use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Particles, Reach, StepEnd, reduce};
 use amalgam_proto::columns::WireError;
 use amalgam_proto::contract::{
-    AskFrame, Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Interest, Next,
-    Restore, Snapshot, Survey, Surveyed, Table,
+    AskFrame, AskSave, Batch, Begin, Commit, Committed, Context, Frame, Groups, Integrate, Integrated,
+    Interest, Next, Restore, Snapshot, Survey, Surveyed, Table,
 };
 use amalgam_proto::{Columns, v1};
 use amalgam_ranks::Ranks;
@@ -25,7 +26,7 @@ use crate::section::SectionError;
 use crate::solver::{Answer, Request, Solver, SolverProgram, World};
 use crate::sums::{Change, check_finite, missing_energy, state_hash, totals};
 use answers::{agreed, all_particles, brief, in_order_of_ids};
-use frame::Files;
+use files::{Files, read_parts, write_part};
 
 /// Reasons for which a call was refused.
 #[derive(Debug, thiserror::Error)]
@@ -295,24 +296,42 @@ impl Session {
         run.frame(ask, &self.files)
     }
 
-    pub(crate) fn save(&mut self, context: &Context) -> Result<Snapshot, Refusal> {
-        let run = self.run("Save", context)?;
-        run.expect(run.is_between_steps(), "Save", context.step)?;
+    pub(crate) fn save(&mut self, ask: &AskSave) -> Result<Snapshot, Refusal> {
+        let run = self.run("Save", &ask.context)?;
+        run.expect(run.is_between_steps(), "Save", ask.context.step)?;
         // A run that is restored from here is told all ids. This run is told them, too, so that both see the
         // same bytes.
         run.near.say_all();
         let state_hash = state_hash(&run.ranks, run.solver.particles());
+        let run = self.run.as_ref().expect("a run is served");
+        let files = ask.files.as_ref().filter(|files| self.files.are_wanted(&run.ranks, &files.folder));
+        if let Some((files, part)) = files.and_then(|files| Some((files, run.solver.save_part()?))) {
+            let written = write_part(&files.path_of(run.ranks.rank() as u32), &part);
+            if let Err(error) = &written {
+                tracing::warn!("the snapshot goes to the coordinator: {error}");
+            }
+            if !run.ranks.any(written.is_err()) {
+                return Ok(Snapshot { state_hash, bytes: Vec::new(), parts: run.ranks.size() as u32 });
+            }
+        }
         let bytes = run.solver.save().map_err(Refusal::from);
-        Ok(Snapshot { state_hash, bytes: agreed(&run.ranks, bytes)? })
+        Ok(Snapshot { state_hash, bytes: agreed(&run.ranks, bytes)?, parts: 0 })
     }
 
     pub(crate) fn restore(&mut self, call: Restore) -> Result<u64, Refusal> {
-        let run = self.run("Restore", &call.context)?;
+        self.run("Restore", &call.context)?;
+        let run = self.run.as_mut().expect("a run is served");
         if !run.is_between_steps() {
             return run.expect(false, "Restore", call.context.step).map(|()| 0);
         }
-        let restored = run.solver.restore(&call.bytes).map_err(Refusal::from);
-        agreed(&run.ranks, restored)?;
+        let restored = match &call.files {
+            None => run.solver.restore(&call.bytes),
+            Some((files, parts)) => {
+                let parts = read_parts(&self.files, &run.ranks, files, *parts).map_err(Refusal::from);
+                run.solver.restore_parts(&agreed(&run.ranks, parts)?)
+            }
+        };
+        agreed(&run.ranks, restored.map_err(Refusal::from))?;
         run.count_particles();
         run.context.step = call.context.step;
         (run.phase, run.prepared) = (Phase::Ready, false);

@@ -1,56 +1,23 @@
 //! Frames: sent as columns, or written as files, one per rank.
 
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::path::Path;
 
 use amalgam_frames::{Compression, FrameData, FrameField, FrameValues, write_vtu};
 use amalgam_proto::contract::{AskFrame, Frame, FrameFiles, Written};
 
 use super::answers::{InOrder, agreed, ascending};
+use super::files::Files;
 use super::{Refusal, Run};
 use crate::error::SolverError;
 use crate::joined::concatenated;
 use crate::solver::{Field, FieldValues};
-
-/// Permission to write the files that a coordinator asks for.
-#[derive(Debug, Default)]
-pub(crate) struct Files {
-    /// The folder below which files may be written, if there is one.
-    allowed: Option<PathBuf>,
-    /// Completed when a coordinator has asked for another folder.
-    told: OnceLock<()>,
-}
-
-impl Files {
-    /// Permission to write files below a folder, if there is one.
-    pub(crate) fn below(allowed: Option<PathBuf>) -> Self {
-        Self { allowed, ..Self::default() }
-    }
-
-    /// True if files may be written to a folder.
-    fn may_be_in(&self, folder: &str) -> bool {
-        let Some(allowed) = &self.allowed else { return false };
-        // A folder that is not there has no such path.
-        let is_below = || Ok(Path::new(folder).canonicalize()?.starts_with(allowed.canonicalize()?));
-        let may = is_below().unwrap_or_else(|_: std::io::Error| false);
-        if !may {
-            let allowed = allowed.display();
-            self.told.get_or_init(|| {
-                tracing::warn!(
-                    "frames go to the coordinator: here {folder} is no folder below {allowed}, which --files gives"
-                );
-            });
-        }
-        may
-    }
-}
 
 impl Run {
     /// The particles as columns or, if files are asked for and allowed on all ranks, in files. Collective.
     pub(super) fn frame(&self, ask: &AskFrame, files: &Files) -> Result<Frame, Refusal> {
         if let Some(wanted) = &ask.files
             && !ask.surface
-            && !self.ranks.any(!files.may_be_in(&wanted.folder))
+            && files.are_wanted(&self.ranks, &wanted.folder)
         {
             return agreed(&self.ranks, self.write_frame(wanted).map_err(Refusal::from));
         }
