@@ -349,6 +349,7 @@ fn a_participant_that_hangs_at_the_end_spoils_no_results() {
         security: Default::default(),
         registration: Default::default(),
         log_format: Default::default(),
+        files: None,
         exit_with_stdin: false,
         orphan_timeout: MARGIN,
     };
