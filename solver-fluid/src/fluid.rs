@@ -13,13 +13,15 @@
 mod snapshot;
 
 use std::borrow::Cow;
+use std::io::{self, Write};
 
 use amalgam_particles::lanes::Width;
 use amalgam_particles::reduce::CHUNK;
 use amalgam_particles::shapes::Layers;
 use amalgam_particles::{DVec3, GroupMap, Lattice, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
-    Answer, Deferred, Field, Fields, Integration, Moves, Ranks, Report, Request, Solver, SolverError, agreed,
+    Answer, Deferred, Field, Fields, Integration, Moves, Ranks, Report, Request, SnapshotWriter, Solver,
+    SolverError, agreed,
 };
 use rayon::prelude::*;
 
@@ -147,7 +149,7 @@ pub trait FluidMethod: Send + Sync + Sized + 'static {
     }
 
     /// Fields for frames.
-    fn fields(&self, _particles: &Particles) -> Vec<Field> {
+    fn fields(&mut self, _particles: &Particles) -> Vec<Field> {
         Vec::new()
     }
 
@@ -456,7 +458,7 @@ impl<M: FluidMethod> Solver for Fluid<M> {
         })
     }
 
-    fn fields(&self) -> Vec<Field> {
+    fn fields(&mut self) -> Vec<Field> {
         self.method.fields(&self.particles)
     }
 
@@ -479,7 +481,8 @@ impl<M: FluidMethod> Solver for Fluid<M> {
         let progress = Progress { steps: self.steps, time, next_id };
         let memory = self.method.memory();
         if self.ranks.is_alone() {
-            return Ok(snapshot::save(M::MAGIC, &self.particles, progress, &memory));
+            let writer = SnapshotWriter::new(M::MAGIC);
+            return Ok(snapshot::save(writer, &self.particles, progress, &memory).finish());
         }
         let Particles { id, position, velocity, .. } = &self.particles;
         let all = Particles {
@@ -488,10 +491,14 @@ impl<M: FluidMethod> Solver for Fluid<M> {
             velocity: self.all(velocity).unwrap_or_default(),
             ..Particles::default()
         };
-        Ok(snapshot::save(M::MAGIC, &all, progress, &memory))
+        Ok(snapshot::save(SnapshotWriter::new(M::MAGIC), &all, progress, &memory).finish())
     }
 
-    fn save_part(&self) -> Option<Vec<u8>> {
+    fn saves_parts(&self) -> bool {
+        true
+    }
+
+    fn save_part(&self, to: &mut dyn Write) -> io::Result<()> {
         let Sources { time, next_id, .. } = self.sources;
         let progress = Progress { steps: self.steps, time, next_id };
         // The first rank has the method's numbers.
@@ -499,7 +506,8 @@ impl<M: FluidMethod> Solver for Fluid<M> {
         if !self.ranks.is_first() {
             memory.clear();
         }
-        Some(snapshot::save(M::MAGIC, &self.particles, progress, &memory))
+        let writer = SnapshotWriter::onto(M::MAGIC, to);
+        snapshot::save(writer, &self.particles, progress, &memory).end().map(drop)
     }
 
     fn restore_parts(&mut self, parts: &[Vec<u8>]) -> Result<(), SolverError> {

@@ -33,8 +33,8 @@ fn faults(section: &str, domain: DVec3) -> Vec<SectionError> {
 
 /// The largest density at the start over the rest density.
 fn densest(section: &str, domain: DVec3) -> f64 {
-    let solver = create(section, &world(domain, 9.81));
-    field(&*solver, "density").into_iter().map(f64::from).fold(0.0, f64::max) / 1000.0
+    let mut solver = create(section, &world(domain, 9.81));
+    field(&mut *solver, "density").into_iter().map(f64::from).fold(0.0, f64::max) / 1000.0
 }
 
 /// Free fall for 20 ms gives 0.2 m/s.
@@ -83,8 +83,8 @@ fn shapes_that_meet_keep_a_spacing() {
 #[test]
 fn a_free_axis_makes_up_for_a_stretched_one() {
     let section = water("sph", "") + &cuboid([0.0; 3], [0.085, 0.1, 0.17]);
-    let solver = create(&section, &world(DVec3::new(0.085, 0.1, 0.25), 9.81));
-    let density = field(&*solver, "density");
+    let mut solver = create(&section, &world(DVec3::new(0.085, 0.1, 0.25), 9.81));
+    let density = field(&mut *solver, "density");
     let inside = solver.particles().position.iter().zip(density).filter(|(x, _)| x.z < 0.14);
     for (x, density) in inside {
         assert!((density - 1000.0).abs() < 10.0, "{x}: {density}");

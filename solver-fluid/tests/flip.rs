@@ -41,7 +41,7 @@ fn water_at_rest_stays_at_rest_under_its_hydrostatic_pressure() {
     assert!(largest < 1e-4 * scale, "kinetic energy {:.2e} m g H", largest / scale);
     // Pressure in a cell is that of its centre; the surface's cells are full, but for some particles just
     // above them.
-    let pressure = field(solver.as_ref(), "pressure");
+    let pressure = field(solver.as_mut(), "pressure");
     let (mut worst, mut bottom) = (0.0f64, 0.0f64);
     for (x, &pressure) in solver.particles().position.iter().zip(&pressure) {
         let z = (x.z / 0.05).floor() * 0.05 + 0.025;

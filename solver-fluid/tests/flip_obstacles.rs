@@ -64,7 +64,7 @@ fn water_rests_level_on_an_oblique_plane_with_the_pressure_of_its_depth() {
     assert!((highest - level).abs() < 0.75 * spacing, "{highest} for {level}");
     let speed = (2.0 * kinetic_energy(&*water) / mass).sqrt();
     assert!(speed < 0.03, "{speed}");
-    let pressure = field(&*water, "pressure");
+    let pressure = field(&mut *water, "pressure");
     let deep = positions(&*water).iter().zip(&pressure).filter(|(x, _)| x.z < level - 2.0 * spacing);
     let excess = deep.clone().map(|(x, &p)| f64::from(p) - DENSITY * GRAVITY * (level - x.z));
     let error = excess.sum::<f64>() / deep.count() as f64 / (DENSITY * GRAVITY * (level - point.z));

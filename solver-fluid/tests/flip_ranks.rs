@@ -58,7 +58,7 @@ fn told(ranks: &Ranks, seed: u64) -> Vec<Told> {
         }
         fluid.migrate();
         if step % 10 == 9 {
-            told.push(Told::new(&fluid, &report, &["density", "pressure"]));
+            told.push(Told::new(&mut fluid, &report, &["density", "pressure"]));
         }
     }
     told

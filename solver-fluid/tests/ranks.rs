@@ -68,7 +68,7 @@ fn told(section: &str, ranks: &Ranks, seed: u64) -> Vec<Told> {
         }
         fluid.migrate();
         if step % 10 == 9 {
-            told.push(Told::new(&fluid, &report, &["density"]));
+            told.push(Told::new(&mut fluid, &report, &["density"]));
         }
     }
     told

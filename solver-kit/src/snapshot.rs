@@ -1,12 +1,18 @@
 //! Snapshots: a solver's state as bytes, exact and of the same layout on every machine (little-endian).
 
+use std::io::{self, Write};
+
 use amalgam_particles::DVec3;
 
 use crate::error::SolverError;
 
-/// Writes a snapshot, number after number.
-#[derive(Clone, Debug)]
-pub struct SnapshotWriter(Vec<u8>);
+/// Writes a snapshot, number after number, to memory or to something else.
+#[derive(Debug)]
+pub struct SnapshotWriter<W: Write = Vec<u8>> {
+    to: W,
+    /// The first failure, after which nothing is written.
+    failed: io::Result<()>,
+}
 
 /// Reads a snapshot that a [`SnapshotWriter`] wrote, in the same order.
 #[derive(Clone, Debug)]
@@ -17,37 +23,59 @@ pub struct SnapshotReader<'a> {
 }
 
 impl SnapshotWriter {
-    /// Begins a snapshot with `header`, which names the solver and the version of its layout.
+    /// Begins a snapshot in memory with `header`, which names the solver and the version of its layout.
     pub fn new(header: &[u8]) -> Self {
-        Self(header.to_vec())
+        Self::onto(header, Vec::new())
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn finish(self) -> Vec<u8> {
+        self.to
+    }
+}
+
+impl<W: Write> SnapshotWriter<W> {
+    /// Begins a snapshot with `header`, which names the solver and the version of its layout.
+    pub fn onto(header: &[u8], to: W) -> Self {
+        let mut writer = Self { to, failed: Ok(()) };
+        writer.put(header);
+        writer
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        if self.failed.is_ok() {
+            self.failed = self.to.write_all(bytes);
+        }
+    }
+
+    /// Ends a snapshot.
+    ///
+    /// # Errors
+    /// The first failure of writing.
+    pub fn end(self) -> io::Result<W> {
+        self.failed.map(|()| self.to)
     }
 
     /// Writes an integer.
     pub fn integer(&mut self, value: u64) {
-        self.0.extend_from_slice(&value.to_le_bytes());
+        self.put(&value.to_le_bytes());
     }
 
     /// Writes numbers.
     pub fn numbers(&mut self, values: impl IntoIterator<Item = f64>) {
-        values.into_iter().for_each(|value| self.0.extend_from_slice(&value.to_le_bytes()));
+        values.into_iter().for_each(|value| self.put(&value.to_le_bytes()));
     }
 
     /// Writes vectors, component after component.
     pub fn vectors(&mut self, values: &[DVec3]) {
-        self.0.reserve(24 * values.len());
         self.numbers(values.iter().flat_map(DVec3::to_array));
     }
 
     /// Writes bytes encoded elsewhere, and their number before them.
     pub fn block(&mut self, bytes: &[u8]) {
         self.integer(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-
-    /// The bytes.
-    #[must_use]
-    pub fn finish(self) -> Vec<u8> {
-        self.0
+        self.put(bytes);
     }
 }
 

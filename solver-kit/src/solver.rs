@@ -1,5 +1,7 @@
 //! The one trait a solver implements.
 
+use std::io::{self, Write};
+
 use amalgam_particles::{
     Body, CellSet, DMat3, DVec3, GroupMap, Lattice, MovingSurface, Obstacle, ParticleId, Particles, StepEnd,
 };
@@ -257,8 +259,9 @@ pub trait Solver: Send + Sync + 'static {
     /// A fault that makes the state unusable, with the particle's id.
     fn commit(&mut self, end: &StepEnd<'_>, integrated: &[DVec3]) -> Result<Report, SolverError>;
 
-    /// Fields for frames beside position, velocity, id and group.
-    fn fields(&self) -> Vec<Field> {
+    /// Fields for frames beside position, velocity, id and group, between two steps. What is found for them may be
+    /// kept; no result changes. Collective.
+    fn fields(&mut self) -> Vec<Field> {
         Vec::new()
     }
 
@@ -298,11 +301,17 @@ pub trait Solver: Send + Sync + 'static {
         Err(SolverError("this solver keeps no checkpoints".into()))
     }
 
-    /// The state of this rank's particles, with what all ranks have in common, where ranks save and restore
-    /// their parts for themselves. No rank may hold all particles for it. Nothing if [`Self::save`] saves them
-    /// all. Collective.
-    fn save_part(&self) -> Option<Vec<u8>> {
-        None
+    /// True if each rank can save and restore a part, in place of [`Self::save`] and [`Self::restore`].
+    fn saves_parts(&self) -> bool {
+        false
+    }
+
+    /// Writes the state of this rank's particles, with what all ranks have in common. Collective.
+    ///
+    /// # Errors
+    /// The failure of writing, after all that is collective.
+    fn save_part(&self, _to: &mut dyn Write) -> io::Result<()> {
+        Err(io::Error::other("this solver keeps no checkpoints in parts"))
     }
 
     /// Restores the parts that [`Self::save_part`] gave on any number of ranks. This rank has those whose

@@ -382,7 +382,7 @@ impl Solver for SolidSolver {
     }
 
     /// The fields of the materials; where two know the same field, a particle has the larger value.
-    fn fields(&self) -> Vec<Field> {
+    fn fields(&mut self) -> Vec<Field> {
         let mut fields: Vec<Field> = Vec::new();
         for field in self.materials.fields(&self.particles.position) {
             match fields.iter_mut().find(|known| known.name == field.name) {

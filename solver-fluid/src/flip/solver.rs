@@ -438,7 +438,7 @@ impl FluidMethod for FlipMethod {
 
     /// `density` [kg/m^3] of the particles where they are, and `pressure` [Pa] of the last step, from the
     /// grid.
-    fn fields(&self, particles: &Particles) -> Vec<Field> {
+    fn fields(&mut self, particles: &Particles) -> Vec<Field> {
         let Settings { parameters, grid, cut, width } = &self.settings;
         // The transfer at the start is of this state or of the one before, by whether the next step has begun.
         let mut now = ParticleToGrid::default();

@@ -5,6 +5,8 @@
 //! count of the method's numbers, the count of committed steps, and the next id. Then follow the time, ids,
 //! positions, velocities and the method's numbers.
 
+use std::io::Write;
+
 use amalgam_particles::{ParticleId, Particles};
 use amalgam_solver_kit::{SnapshotReader, SnapshotWriter, SolverError};
 
@@ -34,10 +36,14 @@ pub(crate) struct Kept<'a> {
     pub(crate) memory: usize,
 }
 
-/// The exact state as bytes.
-pub(crate) fn save(magic: &[u8; 8], particles: &Particles, progress: Progress, memory: &[f64]) -> Vec<u8> {
+/// Writes the exact state after the magic.
+pub(crate) fn save<W: Write>(
+    mut writer: SnapshotWriter<W>,
+    particles: &Particles,
+    progress: Progress,
+    memory: &[f64],
+) -> SnapshotWriter<W> {
     let Progress { steps, time, next_id } = progress;
-    let mut writer = SnapshotWriter::new(magic);
     for number in [particles.len() as u64, memory.len() as u64, steps, next_id] {
         writer.integer(number);
     }
@@ -46,7 +52,7 @@ pub(crate) fn save(magic: &[u8; 8], particles: &Particles, progress: Progress, m
     writer.vectors(&particles.position);
     writer.vectors(&particles.velocity);
     writer.numbers(memory.iter().copied());
-    writer.finish()
+    writer
 }
 
 /// The particles, the progress and the method's numbers in a snapshot.

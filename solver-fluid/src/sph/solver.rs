@@ -26,6 +26,8 @@ pub struct SphMethod {
     parameters: SphParameters,
     /// Densities and forces at the start of the step. They serve its first sub-step.
     start: Evaluation,
+    /// True if the densities of `start` are known to be those of the committed particles.
+    is_current: bool,
     /// Densities and forces at later sub-steps. It is unused while steps have one sub-step.
     later: Evaluation,
     /// Energy of compression [J] at the start of the step.
@@ -76,6 +78,7 @@ impl SphMethod {
         ghosts.exchange(share, &grid, own, when == When::Later);
         share.timed(|| evaluation.find_densities(parameters, own, ghosts.points()));
         evaluation.join_densities(&share.ranks, ghosts);
+        self.is_current |= when == When::Start;
     }
 
     /// Finds accelerations at the densities found last. Collective.
@@ -233,6 +236,7 @@ impl FluidMethod for SphMethod {
         let mut method = Self {
             parameters,
             start: Evaluation::with_width(width),
+            is_current: false,
             later: Evaluation::with_width(width),
             compression_energy: 0.0,
             when: When::Start,
@@ -300,6 +304,11 @@ impl FluidMethod for SphMethod {
         Ok(accelerated + change)
     }
 
+    fn prepare_advance(&mut self) -> Result<(), SolverError> {
+        self.is_current = false;
+        Ok(())
+    }
+
     fn velocities(&self, (position, velocity): (&[DVec3], &[DVec3]), wanted: &[u32]) -> Vec<DVec3> {
         let kick = self.kick();
         let of = |&i: &u32| kick.velocity(i as usize, position[i as usize], velocity[i as usize]);
@@ -326,11 +335,11 @@ impl FluidMethod for SphMethod {
     }
 
     /// `density` [kg/m^3] and `pressure` [Pa] at the committed positions.
-    fn fields(&self, particles: &Particles) -> Vec<Field> {
-        let (mut now, mut ghosts) = (Evaluation::default(), Ghosts::default());
-        let mut share = self.share.clone();
-        ghosts.exchange(&mut share, &self.grid(), committed(particles), false);
-        now.find_densities(&self.parameters, committed(particles), ghosts.points());
+    fn fields(&mut self, particles: &Particles) -> Vec<Field> {
+        if !self.is_current {
+            self.find_densities(When::Start, committed(particles));
+        }
+        let now = &self.start;
         let state = self.parameters.state;
         let density = now.compressions().map(|x| (x * state.rest_density) as f32).collect();
         let pressure = now.compressions().map(|x| state.pressure(x) as f32).collect();

@@ -40,7 +40,7 @@ pub fn step(solver: &mut dyn Solver, groups: &Groups, dt: f64) -> Report {
 }
 
 /// Runs free for `time`, and calls `each` after every step with the time and the report.
-pub fn run(solver: &mut dyn Solver, time: f64, mut each: impl FnMut(&dyn Solver, f64, &Report)) {
+pub fn run(solver: &mut dyn Solver, time: f64, mut each: impl FnMut(&mut dyn Solver, f64, &Report)) {
     let groups = Groups::none(solver.particles().len());
     let (mut now, mut dt) = (0.0, solver.stable_dt());
     while now < time {
@@ -61,7 +61,7 @@ pub fn kinetic_energy(solver: &dyn Solver) -> f64 {
     particles.velocity.iter().zip(&particles.mass).map(|(v, m)| 0.5 * m * v.length_squared()).sum()
 }
 
-pub fn field(solver: &dyn Solver, name: &str) -> Vec<f32> {
+pub fn field(solver: &mut dyn Solver, name: &str) -> Vec<f32> {
     let field = solver.fields().into_iter().find(|field| field.name == name).expect("a field");
     match field.values {
         FieldValues::Scalar(values) => values,

@@ -15,7 +15,7 @@ pub struct Told {
 
 impl Told {
     /// The particles of this rank, with these fields.
-    pub fn new(fluid: &dyn Solver, report: &Report, fields: &[&str]) -> Self {
+    pub fn new(fluid: &mut dyn Solver, report: &Report, fields: &[&str]) -> Self {
         let fields: Vec<_> = fields.iter().map(|name| field(fluid, name)).collect();
         let particles = fluid.particles();
         let of = |i: usize| {

@@ -292,7 +292,7 @@ impl Session {
     pub(crate) fn frame(&mut self, ask: &AskFrame) -> Result<Frame, Refusal> {
         let run = self.run("Frame", &ask.context)?;
         run.expect(run.is_between_steps(), "Frame", ask.context.step)?;
-        let run = self.run.as_ref().expect("a run is served");
+        let run = self.run.as_mut().expect("a run is served");
         run.frame(ask, &self.files)
     }
 
@@ -304,9 +304,11 @@ impl Session {
         run.near.say_all();
         let state_hash = state_hash(&run.ranks, run.solver.particles());
         let run = self.run.as_ref().expect("a run is served");
-        let files = ask.files.as_ref().filter(|files| self.files.are_wanted(&run.ranks, &files.folder));
-        if let Some((files, part)) = files.and_then(|files| Some((files, run.solver.save_part()?))) {
-            let written = write_part(&files.path_of(run.ranks.rank() as u32), &part);
+        if let Some(files) = &ask.files
+            && run.solver.saves_parts()
+            && self.files.are_wanted(&run.ranks, &files.folder)
+        {
+            let written = write_part(&files.path_of(run.ranks.rank() as u32), &*run.solver);
             if let Err(error) = &written {
                 tracing::warn!("the snapshot goes to the coordinator: {error}");
             }

@@ -170,7 +170,7 @@ impl Solver for GrainSolver {
         self.turns.then(|| self.particles.id.clone())
     }
 
-    fn fields(&self) -> Vec<FrameField> {
+    fn fields(&mut self) -> Vec<FrameField> {
         let components = |spin: &DVec3| spin.as_vec3().to_array();
         let values = || FieldValues::Vector(self.spin.iter().map(components).collect());
         self.turns.then(|| FrameField { name: "spin", values: values() }).into_iter().collect()

@@ -78,8 +78,8 @@ impl Alone {
     }
 
     /// A field of the solver, a number per particle.
-    pub(super) fn field(&self, name: &str) -> Result<Vec<f32>, CaseError> {
-        field(self.solver.as_ref(), name)
+    pub(super) fn field(&mut self, name: &str) -> Result<Vec<f32>, CaseError> {
+        field(self.solver.as_mut(), name)
     }
 }
 
@@ -104,7 +104,7 @@ pub(super) fn faults(faults: Vec<SectionError>) -> CaseError {
 }
 
 /// A field of a solver, a number per particle.
-pub(super) fn field(solver: &dyn Solver, name: &str) -> Result<Vec<f32>, CaseError> {
+pub(super) fn field(solver: &mut dyn Solver, name: &str) -> Result<Vec<f32>, CaseError> {
     match solver.fields().into_iter().find(|field| field.name == name).map(|field| field.values) {
         Some(FieldValues::Scalar(values)) => Ok(values),
         _ => Err(CaseError::Failed(format!("the solver has no field `{name}` of numbers"))),

@@ -2,7 +2,7 @@
 //! allows.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -10,6 +10,7 @@ use amalgam_proto::contract::SnapshotFiles;
 use amalgam_ranks::Ranks;
 
 use crate::error::SolverError;
+use crate::solver::Solver;
 
 /// Permission to write and read the files that a coordinator names.
 #[derive(Debug, Default)]
@@ -49,15 +50,42 @@ impl Files {
     }
 }
 
-/// Writes a part of a snapshot, then its BLAKE3 hash. It is on the disk when this returns.
+/// A file, and the hash of what was written to it.
+struct Hashed<W> {
+    file: W,
+    hasher: blake3::Hasher,
+}
+
+impl<W: Write> Write for Hashed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Writes this rank's part of a snapshot, then its BLAKE3 hash. It is on the disk when this returns. Collective.
 ///
 /// # Errors
 /// The system's error, with the file.
-pub(super) fn write_part(path: &Path, part: &[u8]) -> Result<(), SolverError> {
+pub(super) fn write_part(path: &Path, solver: &dyn Solver) -> Result<(), SolverError> {
     let write = || {
-        let mut file = File::create(path)?;
-        file.write_all(part)?;
-        file.write_all(blake3::hash(part).as_bytes())?;
+        let file = match File::create(path) {
+            Ok(file) => file,
+            Err(error) => {
+                // Other ranks wait for what is collective in the solver.
+                solver.save_part(&mut io::sink())?;
+                return Err(error);
+            }
+        };
+        let mut hashed = BufWriter::with_capacity(1 << 18, Hashed { file, hasher: blake3::Hasher::new() });
+        solver.save_part(&mut hashed)?;
+        let Hashed { mut file, hasher } = hashed.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.write_all(hasher.finalize().as_bytes())?;
         file.sync_all()
     };
     write().map_err(|error: io::Error| SolverError(format!("cannot write {}: {error}", path.display())))

@@ -14,20 +14,22 @@ use crate::solver::{Field, FieldValues};
 
 impl Run {
     /// The particles as columns or, if files are asked for and allowed on all ranks, in files. Collective.
-    pub(super) fn frame(&self, ask: &AskFrame, files: &Files) -> Result<Frame, Refusal> {
+    pub(super) fn frame(&mut self, ask: &AskFrame, files: &Files) -> Result<Frame, Refusal> {
         if let Some(wanted) = &ask.files
             && !ask.surface
             && files.are_wanted(&self.ranks, &wanted.folder)
         {
-            return agreed(&self.ranks, self.write_frame(wanted).map_err(Refusal::from));
+            let written = self.write_frame(wanted).map_err(Refusal::from);
+            return agreed(&self.ranks, written);
         }
         let surface = ask.surface.then(|| self.solver.surface()).flatten();
         Ok(Frame { surface, ..self.columns_of_frame()? })
     }
 
     /// Writes the particles of this rank. Collective.
-    fn write_frame(&self, files: &FrameFiles) -> Result<Frame, SolverError> {
-        let (particles, fields) = (self.solver.particles(), self.solver.fields());
+    fn write_frame(&mut self, files: &FrameFiles) -> Result<Frame, SolverError> {
+        let fields = self.solver.fields();
+        let particles = self.solver.particles();
         let mut described = Vec::new();
         let mut values = Vec::new();
         for Field { name, values: field } in &fields {
@@ -57,11 +59,12 @@ impl Run {
     }
 
     /// The particles of all ranks, at the first one. Collective.
-    fn columns_of_frame(&self) -> Result<Frame, SolverError> {
+    fn columns_of_frame(&mut self) -> Result<Frame, SolverError> {
+        let fields = self.solver.fields();
         let particles = self.solver.particles();
         let order = ascending(&concatenated(&self.ranks, &particles.id));
         let by_id = InOrder { ranks: &self.ranks, order: &order };
-        let fields = self.solver.fields().into_iter().map(|field| match field.values {
+        let fields = fields.into_iter().map(|field| match field.values {
             FieldValues::Scalar(values) => (field.name.to_string(), 1, by_id.column(&values)),
             FieldValues::Vector(values) => {
                 (field.name.to_string(), 3, by_id.column(&values).into_flattened())

@@ -50,7 +50,7 @@ impl Fluid {
     /// report.
     pub(super) fn run(
         &mut self,
-        mut each: impl FnMut(&Self, f64, &Report) -> Result<(), CaseError>,
+        mut each: impl FnMut(&mut Self, f64, &Report) -> Result<(), CaseError>,
     ) -> Result<(), CaseError> {
         let (mut time, mut longest) = (0.0, self.solver.stable_dt());
         let mut alone = Alone::default();
@@ -66,8 +66,8 @@ impl Fluid {
     }
 
     /// A field of the solver, a number per particle.
-    pub(super) fn field(&self, name: &str) -> Result<Vec<f32>, CaseError> {
-        field(self.solver.as_ref(), name)
+    pub(super) fn field(&mut self, name: &str) -> Result<Vec<f32>, CaseError> {
+        field(self.solver.as_mut(), name)
     }
 
     /// Mass of all particles [kg].

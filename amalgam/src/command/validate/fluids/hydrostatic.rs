@@ -82,7 +82,8 @@ fn at_rest(method: Method) -> Result<WaterAtRest, CaseError> {
         rest.energy = rest.energy.max(tank.kinetic_energy() / (tank.mass() * 9.81 * DEPTH));
         if step % EVERY == 0 {
             // Ids ascend with the height at which particles start; the order of storage may change.
-            for (id, pressure) in tank.particles().id.iter().zip(tank.field("pressure")?) {
+            let pressures = tank.field("pressure")?;
+            for (id, pressure) in tank.particles().id.iter().zip(pressures) {
                 rest.pressure[id.0 as usize / (2 * IN_LAYER)] += f64::from(pressure) / (2 * IN_LAYER) as f64;
             }
             rest.volume += tank.height() / (0.5 * DEPTH);
