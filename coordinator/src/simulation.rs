@@ -252,9 +252,8 @@ impl Simulation {
         let start = Instant::now();
         let calls = self.participants.iter_mut().map(|participant| {
             let connection = &mut participant.part.connection;
-            let mut wish = wished(&connection.name);
-            wish.files = wish.files.filter(|_| participant.triangles.is_empty());
-            connection.frame(wish)
+            let FrameWish { surface, files } = wished(&connection.name);
+            connection.frame(surface, files.filter(|_| participant.triangles.is_empty()))
         });
         let frames = self.io.block_on(join_all(calls)).into_iter().collect::<Result<Vec<_>, _>>()?;
         self.instruments.count_calls(&mut self.participants, start);

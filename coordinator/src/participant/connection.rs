@@ -23,10 +23,8 @@ use tonic_types::StatusExt as _;
 use amalgam_particles::text::shorten;
 
 use super::address::{Address, CONNECT_DEADLINE, Sight, dial, look};
-use crate::checkpoint::ParticipantCheckpoint;
 use crate::error::{CoordinatorError, Loss};
 use crate::settings::{DomainSettings, Fault};
-use crate::simulation::FrameWish;
 
 /// Entry of a participant in the scene.
 #[derive(Clone, Debug)]
@@ -321,8 +319,11 @@ impl Connection {
         Ok(committed)
     }
 
-    pub(crate) async fn frame(&mut self, wish: FrameWish) -> Result<Frame, CoordinatorError> {
-        let FrameWish { surface, files } = wish;
+    pub(crate) async fn frame(
+        &mut self,
+        surface: bool,
+        files: Option<FrameFiles>,
+    ) -> Result<Frame, CoordinatorError> {
         let may_write = files.is_some();
         let request = AskFrame { context: self.context(), surface, files }.to_wire();
         let known = self.known();
@@ -351,17 +352,16 @@ impl Connection {
         }
     }
 
-    /// Restores what a participant saved before step `step`.
+    /// Restores what a participant saved before step `step`. The context of the call is that of this connection.
     pub(crate) async fn restore(
         &mut self,
         step: u64,
-        saved: &ParticipantCheckpoint,
+        call: Restore,
+        state_hash: u64,
     ) -> Result<(), CoordinatorError> {
         self.context.step = step;
-        let ParticipantCheckpoint { particles, state_hash, ref snapshot, ref files, .. } = *saved;
-        let (bytes, files) = (snapshot.clone(), files.clone());
-        let restore = Restore { context: self.context(), particles, bytes, files };
-        let packets = self.packets(restore.into_packets());
+        let particles = call.particles;
+        let packets = self.packets(Restore { context: self.context(), ..call }.into_packets());
         let restored: v1::RestoreResponse = self.call_single("Restore", packets).await?;
         let restored = restored.state_hash;
         if restored != state_hash {
