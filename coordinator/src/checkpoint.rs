@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use amalgam_particles::{DVec3, ParticleId};
-use amalgam_proto::contract::SnapshotFiles;
+use amalgam_proto::contract::{Context, Restore, SnapshotFiles};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
@@ -126,11 +126,12 @@ impl Simulation {
         let read = ciborium::from_reader(&mut bytes);
         let state: State = read.map_err(|error| foreign(format!("the coordinator's state: {error}")))?;
         self.check_foreign(checkpoint, &state, bytes.len())?;
-        let calls = self
-            .participants
-            .iter_mut()
-            .zip(&checkpoint.participants)
-            .map(|(participant, saved)| participant.part.connection.restore(checkpoint.steps, saved));
+        let calls = self.participants.iter_mut().zip(&checkpoint.participants).map(|(participant, saved)| {
+            let ParticipantCheckpoint { particles, state_hash, ref snapshot, ref files, .. } = *saved;
+            let (context, bytes, files) = (Context::default(), snapshot.clone(), files.clone());
+            let call = Restore { context, particles, bytes, files };
+            participant.part.connection.restore(checkpoint.steps, call, state_hash)
+        });
         self.io.block_on(join_all(calls)).into_iter().collect::<Result<(), _>>()?;
         let progress = &mut self.progress;
         progress.clock.go_on(state.clock);

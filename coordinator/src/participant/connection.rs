@@ -8,8 +8,8 @@ use amalgam_particles::{CellSet, DVec3, Obstacle};
 use amalgam_proto::columns::{Packet, WireError};
 use amalgam_proto::contract::{
     AskFrame, AskSave, Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Description, Frame,
-    Integrate, Integrated, Restore, Snapshot, SnapshotFiles, Survey, Surveyed, Table, obstacle_to_wire,
-    vec3_to_wire,
+    FrameFiles, Integrate, Integrated, Restore, Snapshot, SnapshotFiles, Survey, Surveyed, Table,
+    obstacle_to_wire, vec3_to_wire,
 };
 use amalgam_proto::room::{CELL_BYTES_MAX, CELL_SET_BYTES_MAX};
 use amalgam_proto::{
