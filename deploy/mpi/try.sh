@@ -1,6 +1,7 @@
 #!/bin/sh
-# Runs a scene whose water is a service on one to four ranks, with OpenMPI and with MPICH; then kills one of three ranks in the middle
-# of a run that goes on from its checkpoint. Compares all hashes with that of one process without MPI. Needs both MPIs with their
+# Runs a scene whose water is a service on one to four ranks, with OpenMPI and with MPICH; then one with a rank that comes late, and
+# one whose ranks write their parts of frames; then kills one of three ranks in the middle of a run that goes on from its
+# checkpoint, of which each rank has written a part. Compares all hashes with that of one process without MPI. Needs both MPIs with their
 # headers, and libclang; builds into target/mpi.
 # usage: [MPIS="openmpi mpich"] try.sh [SCENE]
 set -eu
@@ -39,6 +40,16 @@ for mpi in ${MPIS:-openmpi mpich}; do
         kill $pid; wait $pid || true
         pid=
     done
+    serve="serve fluid --listen unix:$work/water --ranks mpi --threads 1 --files $work"
+    mpirun.$mpi $options -np 2 "$amalgam" $serve : -np 1 sh -c "sleep 5; exec $amalgam $serve" > "$work/service" 2>&1 &
+    pid=$!
+    got=$(hash --wait 30s --set "participants.water.address=unix:$work/water" --set output.pictures.every=1000 \
+        --set output.surfaces.water.every=1000)
+    echo "$mpi, a rank of 3 comes late: $got, $(ls "$work"/out/frames/water_*_2.vtu | wc -l) frames in parts"
+    [ "$got" = "$expected" ]
+    [ -e "$work/out/frames/water_000001.pvtu" ]
+    kill $pid; wait $pid || true
+    pid=
     # The service ends with the rank; the run starts it again and goes back to its checkpoint.
     rm -rf "$work/bin" "$work/out"; mkdir "$work/bin"
     printf '#!/bin/sh\nexec mpirun.%s "$@"\n' $mpi > "$work/bin/mpirun"; chmod +x "$work/bin/mpirun"
