@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::{Duration, Instant},
 };
 
 use bytemuck::Pod;
@@ -40,6 +41,8 @@ struct Counters {
     messages: AtomicU64,
     bytes: AtomicU64,
     collectives: AtomicU64,
+    /// Time in messages and calls [ns].
+    waited: AtomicU64,
 }
 
 impl Counters {
@@ -134,12 +137,25 @@ impl Ranks {
 
     /// Messages and calls of this rank so far. Not collective.
     pub fn sent(&self) -> Sent {
-        let Counters { messages, bytes, collectives } = &*self.counters;
+        let Counters { messages, bytes, collectives, .. } = &*self.counters;
         Sent {
             messages: messages.load(Relaxed),
             bytes: bytes.load(Relaxed),
             collectives: collectives.load(Relaxed),
         }
+    }
+
+    /// Time that this rank has spent in messages and calls, waits for others included. Not collective.
+    pub fn waited(&self) -> Duration {
+        Duration::from_nanos(self.counters.waited.load(Relaxed))
+    }
+
+    /// Carries out a call, and counts its time.
+    fn call<T>(&self, call: impl FnOnce(&dyn Backend) -> T) -> T {
+        let start = Instant::now();
+        let answer = call(&*self.backend);
+        self.counters.waited.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+        answer
     }
 
     /// Tells the others that this rank will make no further call: threads panic once they need it, MPI ends
@@ -163,7 +179,7 @@ impl Ranks {
                 self.counters.message(size_of_val(&message[..]));
             }
         }
-        unpack(self.backend.all_to_all(pack(send)))
+        unpack(self.call(|backend| backend.all_to_all(pack(send))))
     }
 
     /// As [`Self::all_to_all`] between neighbours: `send[k]` goes to rank `with[k]`, and entry `k` of the
@@ -181,7 +197,7 @@ impl Ranks {
             return send;
         }
         send.iter().for_each(|message| self.counters.message(size_of_val(&message[..])));
-        unpack(self.backend.exchange(with, pack(send)))
+        unpack(self.call(|backend| backend.exchange(with, pack(send))))
     }
 
     /// All ranks' values at the first rank, by rank; none at the others.
@@ -192,7 +208,7 @@ impl Ranks {
         if !self.is_first() {
             self.counters.message(size_of_val(&values[..]));
         }
-        self.backend.gather(Message::pack(values)).map(unpack)
+        self.call(|backend| backend.gather(Message::pack(values))).map(unpack)
     }
 
     /// The first rank's values at all ranks. Values of the others are ignored.
@@ -201,7 +217,7 @@ impl Ranks {
             return values;
         }
         self.counters.collective();
-        self.backend.broadcast(Message::pack(values)).unpack()
+        self.call(|backend| backend.broadcast(Message::pack(values))).unpack()
     }
 
     /// The first rank's next broadcast, on any other rank, in place of [`Self::broadcast`]. The wait may be
@@ -240,7 +256,7 @@ impl Ranks {
         let mut keys: Vec<i64> = values.iter().map(|&value| key(value)).collect();
         if !self.is_alone() {
             self.counters.collective();
-            self.backend.max(&mut keys);
+            self.call(|backend| backend.max(&mut keys));
         }
         for (value, key) in values.iter_mut().zip(keys) {
             *value = from_key(key);
@@ -252,7 +268,7 @@ impl Ranks {
     pub fn sum_exact(&self, values: &mut [f64]) {
         if !self.is_alone() {
             self.counters.collective();
-            self.backend.sum_exact(values);
+            self.call(|backend| backend.sum_exact(values));
         }
         for value in values {
             *value += 0.0;
@@ -263,7 +279,7 @@ impl Ranks {
     pub fn sum(&self, values: &mut [i64]) {
         if !self.is_alone() {
             self.counters.collective();
-            self.backend.sum(bytemuck::cast_slice_mut(values));
+            self.call(|backend| backend.sum(bytemuck::cast_slice_mut(values)));
         }
     }
 
@@ -271,7 +287,7 @@ impl Ranks {
     pub fn wrapping_sum(&self, values: &mut [u64]) {
         if !self.is_alone() {
             self.counters.collective();
-            self.backend.sum(values);
+            self.call(|backend| backend.sum(values));
         }
     }
 
@@ -280,7 +296,7 @@ impl Ranks {
         let mut flags = [i64::from(flag)];
         if !self.is_alone() {
             self.counters.collective();
-            self.backend.max(&mut flags);
+            self.call(|backend| backend.max(&mut flags));
         }
         flags[0] != 0
     }

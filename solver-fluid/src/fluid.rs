@@ -14,6 +14,7 @@ mod snapshot;
 
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::time::{Duration, Instant};
 
 use amalgam_particles::lanes::Width;
 use amalgam_particles::reduce::CHUNK;
@@ -169,9 +170,9 @@ pub trait FluidMethod: Send + Sync + Sized + 'static {
         Err(SolverError("this method cannot be cut among ranks yet: run it as one, with more threads".into()))
     }
 
-    /// The rank to which each particle belongs, if ranks share the fluid. If `may_recut`, the method cuts the
-    /// fluid anew before, unless the work of ranks is balanced. Collective.
-    fn owners(&mut self, _particles: &Particles, _may_recut: bool) -> Vec<u32> {
+    /// The rank to which each particle belongs, if ranks share the fluid. If the time is given that this rank's work
+    /// took of late, the method cuts the fluid anew before, unless the work of ranks is balanced. Collective.
+    fn owners(&mut self, _particles: &Particles, _busy: Option<Duration>) -> Vec<u32> {
         Vec::new()
     }
 }
@@ -190,6 +191,8 @@ pub struct Fluid<M> {
     sources: Sources,
     /// The ranks that share the particles.
     ranks: Ranks,
+    /// Time that this rank has worked, without waits for others: in all, and when space might last be cut anew.
+    busy: [Duration; 2],
 }
 
 impl<M: FluidMethod> Fluid<M> {
@@ -211,6 +214,7 @@ impl<M: FluidMethod> Fluid<M> {
             steps: 0,
             sources,
             ranks: Ranks::alone(),
+            busy: [Duration::ZERO; 2],
         };
         fluid.set_speed(speed_max(&fluid.particles.velocity));
         fluid
@@ -238,7 +242,12 @@ impl<M: FluidMethod> Fluid<M> {
 
     /// Sends particles to the ranks that own them, and says which moved. Collective.
     fn move_to_owners(&mut self, may_recut: bool) -> Option<Moves> {
-        let moves = Moves::new(&self.ranks, &self.method.owners(&self.particles, may_recut));
+        let [all, before] = self.busy;
+        let busy = may_recut.then(|| all - before);
+        if may_recut {
+            self.busy = [all; 2];
+        }
+        let moves = Moves::new(&self.ranks, &self.method.owners(&self.particles, busy));
         if moves.is_empty() {
             return None;
         }
@@ -252,6 +261,19 @@ impl<M: FluidMethod> Fluid<M> {
         radius.resize(id.len(), all);
         immovable.resize(id.len(), false);
         Some(moves)
+    }
+
+    /// Carries out work, and counts its time without waits for other ranks.
+    fn counted<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let (start, waited) = (Instant::now(), self.ranks.waited());
+        let done = work(self);
+        self.busy[0] += start.elapsed().saturating_sub(self.ranks.waited() - waited);
+        done
+    }
+
+    /// Time that this rank has worked, without waits for others.
+    pub fn busy(&self) -> Duration {
+        self.busy[0]
     }
 
     /// Divides a step of `dt` [s] into sub-steps, and returns the first one.
@@ -309,6 +331,81 @@ impl<M: FluidMethod> Fluid<M> {
         self.ranks.max(&mut speed);
         self.tentative.put((position, velocity), speed[0]);
         Ok(())
+    }
+
+    /// Finds the changes of all sub-steps, as [`Solver::integrate`] does.
+    fn advance_substeps(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
+        let first = self.cut(request.dt)?;
+        self.tentative.clear(self.speed_max);
+        let mass = self.method.basics().particle_mass;
+        let mut groups = M::Groups::new(&self.ranks, request, mass, first.count);
+        for number in 0..first.count {
+            if number > 0 {
+                self.end_substep(request, Substep { number: number - 1, ..first }, &mut groups)?;
+            }
+            let time = first.time + f64::from(number) * first.dt;
+            let (position, velocity) = self.tentative.before(&self.particles);
+            let before = SubstepRequest {
+                substep: Substep { number, time, ..first },
+                request,
+                particles: &self.particles,
+                position,
+                velocity,
+                speed_bound: self.tentative.speed_bound,
+            };
+            let bound = self.method.substep(before, &mut groups, &mut answer.momentum)?;
+            self.tentative.speed_bound = bound;
+        }
+        Ok(())
+    }
+
+    /// Advances to the end of a step, as [`Solver::commit`] does.
+    fn end_step(&mut self, end: &StepEnd<'_>) -> Result<Report, SolverError> {
+        let with_changes = self.finds_change_max();
+        self.method.prepare_advance()?;
+        let is_pushed = !self.method.basics().fields_of_force.is_empty();
+        let before = is_pushed.then(|| (self.particles.position.clone(), self.particles.velocity.clone()));
+        let (mut position, mut velocity) = self.tentative.take_committed(end.groups, &mut self.particles);
+        let mut extremes = self.advance(end.groups, (&mut position, &mut velocity), with_changes);
+        (self.particles.position, self.particles.velocity) = (position, velocity);
+        let members = || end.groups.all_members().iter().map(|&member| member as usize);
+        let of_members =
+            |velocity: &[DVec3]| -> Vec<DVec3> { members().map(|member| velocity[member]).collect() };
+        let members_before = of_members(&self.particles.velocity);
+        end.place_members(&mut self.particles);
+        for member in members() {
+            extremes.include(self.particles.position[member], self.particles.velocity[member]);
+        }
+        extremes.include_changes(&members_before, &of_members(&self.particles.velocity));
+        if self.ranks.any(extremes.not_finite) {
+            agreed(&self.ranks, self.check_finite())?;
+        }
+        let pushed = before.map_or(0.0, |(position, velocity)| {
+            let step = (self.sources.time, end.dt);
+            let fields = self.method.basics().fields_of_force;
+            fields.work(&self.ranks, (&position, &velocity), &self.particles, step)
+        });
+        if self.steps.is_multiple_of(M::STORAGE_PERIOD)
+            && let Some(order) = self.method.order()
+        {
+            self.particles.reorder(&order);
+        }
+        self.steps += 1;
+        let (born, dead) = self.pass_sources(end.dt);
+        let is_changed = !self.sources.is_empty()
+            && (self.sources.emit_now() || self.ranks.any(!(born.is_empty() && dead.is_empty())));
+        self.set_speed(if is_changed { speed_max(&self.particles.velocity) } else { extremes.speed() });
+        let (energies, given) = (self.method.energies(), self.sources.given + pushed);
+        let change_max = extremes.change();
+        Ok(Report {
+            stable_dt: self.stable_dt(),
+            energies,
+            given,
+            born,
+            dead,
+            change_max,
+            ..Report::default()
+        })
     }
 
     /// Removes and appends particles at the end of a step of `dt` [s]. Returns the particles that were born
@@ -371,34 +468,15 @@ impl<M: FluidMethod> Solver for Fluid<M> {
     }
 
     fn begin(&mut self) -> Result<(), SolverError> {
-        self.method.begin(&self.particles, self.speed_max)?;
-        self.set_speed(self.speed_max);
-        Ok(())
+        self.counted(|this| {
+            this.method.begin(&this.particles, this.speed_max)?;
+            this.set_speed(this.speed_max);
+            Ok(())
+        })
     }
 
     fn integrate(&mut self, request: &Request<'_>, answer: &mut Answer) -> Result<(), SolverError> {
-        let first = self.cut(request.dt)?;
-        self.tentative.clear(self.speed_max);
-        let mass = self.method.basics().particle_mass;
-        let mut groups = M::Groups::new(&self.ranks, request, mass, first.count);
-        for number in 0..first.count {
-            if number > 0 {
-                self.end_substep(request, Substep { number: number - 1, ..first }, &mut groups)?;
-            }
-            let time = first.time + f64::from(number) * first.dt;
-            let (position, velocity) = self.tentative.before(&self.particles);
-            let before = SubstepRequest {
-                substep: Substep { number, time, ..first },
-                request,
-                particles: &self.particles,
-                position,
-                velocity,
-                speed_bound: self.tentative.speed_bound,
-            };
-            let bound = self.method.substep(before, &mut groups, &mut answer.momentum)?;
-            self.tentative.speed_bound = bound;
-        }
-        Ok(())
+        self.counted(|this| this.advance_substeps(request, answer))
     }
 
     fn deferred(&self) -> Option<&dyn Deferred> {
@@ -411,51 +489,7 @@ impl<M: FluidMethod> Solver for Fluid<M> {
     }
 
     fn commit(&mut self, end: &StepEnd<'_>, _: &[DVec3]) -> Result<Report, SolverError> {
-        let with_changes = self.finds_change_max();
-        self.method.prepare_advance()?;
-        let is_pushed = !self.method.basics().fields_of_force.is_empty();
-        let before = is_pushed.then(|| (self.particles.position.clone(), self.particles.velocity.clone()));
-        let (mut position, mut velocity) = self.tentative.take_committed(end.groups, &mut self.particles);
-        let mut extremes = self.advance(end.groups, (&mut position, &mut velocity), with_changes);
-        (self.particles.position, self.particles.velocity) = (position, velocity);
-        let members = || end.groups.all_members().iter().map(|&member| member as usize);
-        let of_members =
-            |velocity: &[DVec3]| -> Vec<DVec3> { members().map(|member| velocity[member]).collect() };
-        let members_before = of_members(&self.particles.velocity);
-        end.place_members(&mut self.particles);
-        for member in members() {
-            extremes.include(self.particles.position[member], self.particles.velocity[member]);
-        }
-        extremes.include_changes(&members_before, &of_members(&self.particles.velocity));
-        if self.ranks.any(extremes.not_finite) {
-            agreed(&self.ranks, self.check_finite())?;
-        }
-        let pushed = before.map_or(0.0, |(position, velocity)| {
-            let step = (self.sources.time, end.dt);
-            let fields = self.method.basics().fields_of_force;
-            fields.work(&self.ranks, (&position, &velocity), &self.particles, step)
-        });
-        if self.steps.is_multiple_of(M::STORAGE_PERIOD)
-            && let Some(order) = self.method.order()
-        {
-            self.particles.reorder(&order);
-        }
-        self.steps += 1;
-        let (born, dead) = self.pass_sources(end.dt);
-        let is_changed = !self.sources.is_empty()
-            && (self.sources.emit_now() || self.ranks.any(!(born.is_empty() && dead.is_empty())));
-        self.set_speed(if is_changed { speed_max(&self.particles.velocity) } else { extremes.speed() });
-        let (energies, given) = (self.method.energies(), self.sources.given + pushed);
-        let change_max = extremes.change();
-        Ok(Report {
-            stable_dt: self.stable_dt(),
-            energies,
-            given,
-            born,
-            dead,
-            change_max,
-            ..Report::default()
-        })
+        self.counted(|this| this.end_step(end))
     }
 
     fn fields(&mut self) -> Vec<Field> {

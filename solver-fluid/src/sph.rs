@@ -40,7 +40,6 @@ pub mod walls;
 
 pub use crate::sources;
 pub use density::obstacles::ObstacleDensity;
-pub use ghosts::Spent;
 pub use neighbours::Points;
 pub use solver::SphMethod;
 pub use viscosity::{Artificial, Formulation, Morris, Mueller, Xsph};

@@ -9,6 +9,7 @@ mod halo;
 pub(super) mod members;
 
 use std::ops::Range;
+use std::time::Duration;
 
 use amalgam_particles::lanes::LANES;
 use amalgam_particles::{DVec3, ParticleId};
@@ -38,6 +39,16 @@ pub(super) mod depth {
     pub(in crate::flip) const PROJECTED: usize = 1;
 }
 
+/// Work in all layers but that on particles, relative to it. A grid's loops visit empty cells, too.
+const GRID_WORK: f64 = 0.25;
+
+/// The work of each layer with these numbers of particles, in particles.
+fn weights(particles: &[i64]) -> Vec<f64> {
+    let all = particles.iter().sum::<i64>().max(1) as f64;
+    let of_grid = GRID_WORK * all / particles.len() as f64;
+    particles.iter().map(|&particles| particles as f64 + of_grid).collect()
+}
+
 /// The layers that this rank computes.
 #[derive(Clone, Debug)]
 pub(super) struct Slab {
@@ -53,12 +64,17 @@ impl Slab {
         Self { ranks: Ranks::alone(), grid, first: vec![0, grid.cells[2]] }
     }
 
-    /// The slab of this rank of a cut by which all slabs hold about as many particles. `particles` are the
-    /// numbers of particles in layers.
+    /// The slab of this rank of a cut by which all slabs take about as much work. `particles` are the numbers of
+    /// particles in layers.
     ///
     /// # Errors
     /// There are too few layers.
     pub(super) fn new(ranks: &Ranks, grid: Grid, particles: &[i64]) -> Result<Self, SolverError> {
+        Self::of_weights(ranks, grid, &weights(particles))
+    }
+
+    /// As [`Self::new`], with the work of each layer.
+    fn of_weights(ranks: &Ranks, grid: Grid, weights: &[f64]) -> Result<Self, SolverError> {
         let (layers, size) = (grid.cells[2], ranks.size());
         if layers < LAYERS_MIN * size {
             return Err(SolverError(format!(
@@ -67,17 +83,14 @@ impl Slab {
                 (layers / LAYERS_MIN).max(1)
             )));
         }
-        // Empty layers cost a little, too.
-        let weight =
-            |k: usize| particles[k] as f64 + particles.iter().sum::<i64>() as f64 / (16 * layers) as f64;
-        let total: f64 = (0..layers).map(weight).sum();
+        let total: f64 = weights.iter().sum();
         let (mut first, mut below, mut k) = (vec![0], 0.0, 0);
         for rank in 1..size {
             let wanted = total * rank as f64 / size as f64;
             let least = first[rank - 1] + LAYERS_MIN;
             let most = layers - LAYERS_MIN * (size - rank);
-            while k < most && (k < least || below + 0.5 * weight(k) < wanted) {
-                below += weight(k);
+            while k < most && (k < least || below + 0.5 * weights[k] < wanted) {
+                below += weights[k];
                 k += 1;
             }
             first.push(k);
@@ -94,15 +107,26 @@ impl Slab {
         particles
     }
 
-    /// A cut for these numbers of particles in layers, if the present cut is unbalanced.
-    pub(super) fn balanced(&self, particles: &[i64]) -> Option<Self> {
-        let of = |range: &[usize]| particles[range[0]..range[1]].iter().sum::<i64>();
-        let largest = self.first.windows(2).map(of).max().unwrap_or(0);
-        let mean = particles.iter().sum::<i64>() as f64 / self.ranks.size() as f64;
-        if largest as f64 <= UNBALANCED * mean {
+    /// A cut for these numbers of particles in layers, if the busiest rank has worked more than [`UNBALANCED`] times
+    /// the mean. This one was `busy` for some time. Collective.
+    pub(super) fn balanced(&self, particles: &[i64], busy: Duration) -> Option<Self> {
+        let size = self.ranks.size();
+        // At least a nanosecond, so that no work is taken for none.
+        let busy = (busy.as_nanos() as f64).max(1.0);
+        let busy: Vec<f64> = self.ranks.shared(size, [(self.ranks.rank(), busy)]);
+        let (mean, largest) =
+            (busy.iter().sum::<f64>() / size as f64, busy.iter().copied().fold(0.0, f64::max));
+        if largest <= UNBALANCED * mean {
             return None;
         }
-        let cut = Self::new(&self.ranks, self.grid, particles).ok()?;
+        // A rank's time is spread over its layers as their weights say.
+        let mut weights = weights(particles);
+        for (range, busy) in self.first.windows(2).zip(busy) {
+            let of_rank = &mut weights[range[0]..range[1]];
+            let scale = busy / of_rank.iter().sum::<f64>();
+            of_rank.iter_mut().for_each(|weight| *weight *= scale);
+        }
+        let cut = Self::of_weights(&self.ranks, self.grid, &weights).ok()?;
         (cut.first != self.first).then_some(cut)
     }
 
@@ -323,5 +347,41 @@ pub(super) fn hull(a: Range<usize>, b: Range<usize>) -> Range<usize> {
         (true, _) => b,
         (_, true) => a,
         _ => a.start.min(b.start)..a.end.max(b.end),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One of four ranks works at half the speed of the others. Half of the layers are empty.
+    #[test]
+    fn a_slow_rank_gets_fewer_layers() {
+        let grid = Grid::new(DVec3::ZERO, 0.1, [8, 8, 160]);
+        let particles: Vec<i64> = (0..160).map(|layer| if layer < 80 { 512 } else { 0 }).collect();
+        let speed = [1.0, 1.0, 0.5, 1.0];
+        let busy = |slab: &Slab, rank: usize| {
+            let work: f64 = weights(&particles)[slab.layers_of(rank, 0)].iter().sum();
+            Duration::from_secs_f64(1e-6 * work / speed[rank])
+        };
+        let balance = |ranks: Ranks| {
+            let mut slab = Slab::new(&ranks, grid, &particles).expect("layers enough");
+            let mut cuts = 0;
+            while let Some(cut) = slab.balanced(&particles, busy(&slab, ranks.rank())) {
+                slab = cut;
+                cuts += 1;
+                assert!(cuts < 5, "it finds no balance");
+            }
+            slab
+        };
+        let slabs: Vec<Slab> = std::thread::scope(|scope| {
+            let ranks = Ranks::threads(4).into_iter().map(|ranks| scope.spawn(|| balance(ranks)));
+            Vec::from_iter(ranks).into_iter().map(|slab| slab.join().expect("a slab")).collect()
+        });
+        let slab = &slabs[0];
+        assert!(slabs.iter().all(|other| other.first == slab.first));
+        let busy = [0, 1, 2, 3].map(|rank| busy(slab, rank).as_secs_f64());
+        let mean = busy.iter().sum::<f64>() / 4.0;
+        assert!(busy.iter().all(|busy| *busy <= UNBALANCED * mean), "{busy:?} in {:?}", slab.first);
     }
 }

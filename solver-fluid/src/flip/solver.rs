@@ -1,5 +1,7 @@
 //! FLIP as a method of a fluid: the phases of a sub-step in their order.
 
+use std::time::Duration;
+
 use std::borrow::Cow;
 
 use amalgam_particles::lanes::{LANES, Width};
@@ -482,11 +484,11 @@ impl FluidMethod for FlipMethod {
         Ok(())
     }
 
-    fn owners(&mut self, particles: &Particles, may_recut: bool) -> Vec<u32> {
+    fn owners(&mut self, particles: &Particles, busy: Option<Duration>) -> Vec<u32> {
         let grid = self.settings.grid;
-        if may_recut {
+        if let Some(busy) = busy {
             let counts = Slab::count(&self.slab.ranks, &grid, particles.position.iter().copied());
-            if let Some(slab) = self.slab.balanced(&counts) {
+            if let Some(slab) = self.slab.balanced(&counts, busy) {
                 self.take_over(slab);
             }
         }

@@ -21,29 +21,14 @@ use crate::ranks::{self, UNBALANCED};
 pub(super) struct Share {
     pub(super) ranks: Ranks,
     cut: Decomposition,
-    /// Time spent on own particles since the last [`Self::balance`].
-    busy: Duration,
-    pub(super) spent: Spent,
-}
-
-/// Time that a rank has spent.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Spent {
-    /// On own particles.
-    pub busy: Duration,
-    /// On finding and copying particles that others see, and on copying received ghosts.
-    pub packing: Duration,
+    /// Time spent on finding and copying particles that others see, and on copying received ghosts.
+    pub(super) packing: Duration,
 }
 
 impl Default for Share {
     /// The whole fluid.
     fn default() -> Self {
-        Self {
-            ranks: Ranks::alone(),
-            cut: Decomposition::whole(),
-            busy: Duration::ZERO,
-            spent: Spent::default(),
-        }
+        Self { ranks: Ranks::alone(), cut: Decomposition::whole(), packing: Duration::ZERO }
     }
 }
 
@@ -55,18 +40,10 @@ impl Share {
         share
     }
 
-    /// Counts the time that work on own particles takes.
-    pub(super) fn timed<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        let start = Instant::now();
-        let done = work();
-        self.busy += start.elapsed();
-        self.spent.busy += start.elapsed();
-        done
-    }
-
-    /// Cuts space anew if the busiest rank has more than [`UNBALANCED`] times the mean work. Collective.
-    pub(super) fn balance(&mut self, grid: &FixedPointGrid, positions: &[DVec3]) {
-        let nanoseconds = std::mem::take(&mut self.busy).as_nanos() as i64;
+    /// Cuts space anew if the busiest rank has worked more than [`UNBALANCED`] times the mean. This one was `busy`
+    /// for some time. Collective.
+    pub(super) fn balance(&mut self, grid: &FixedPointGrid, positions: &[DVec3], busy: Duration) {
+        let nanoseconds = busy.as_nanos() as i64;
         let (mut sum, mut most) = ([nanoseconds, positions.len() as i64], [nanoseconds as f64]);
         self.ranks.sum(&mut sum);
         self.ranks.max(&mut most);
@@ -158,7 +135,7 @@ impl Ghosts {
         // cells, their boxes may be 1 + 2 s cells apart.
         let depth = 1 + if may_stray { 2 * share.strayed(grid, own.positions) as i32 } else { 0 };
         let start = Instant::now();
-        let Share { ranks: here, cut, spent, .. } = share;
+        let Share { ranks: here, cut, packing } = share;
         let (here, cut) = (&*here, &*cut);
         self.with = cut.neighbours(here.rank(), depth);
         let with = &self.with;
@@ -182,7 +159,7 @@ impl Ghosts {
             Seen { id: own.ids[i].0, position, velocity, unused: 0 }
         };
         let sent = self.seen.par_iter().map(|seen| seen.iter().map(see).collect()).collect();
-        spent.packing += start.elapsed();
+        *packing += start.elapsed();
         let arrived: Vec<Vec<Seen>> = here.exchange(&self.with, sent);
         let start = Instant::now();
         self.from = arrived.iter().map(Vec::len).collect();
@@ -194,7 +171,7 @@ impl Ghosts {
             self.positions.extend(ghosts.iter().map(|ghost| ghost.position));
             self.velocities.extend(ghosts.iter().map(|ghost| ghost.velocity.as_dvec3()));
         }
-        spent.packing += start.elapsed();
+        *packing += start.elapsed();
     }
 
     /// The ghosts.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::time::Duration;
 
 use amalgam_particles::lanes::{Lanes, Task, Width};
 use amalgam_particles::reduce::CHUNK;
@@ -9,7 +10,7 @@ use amalgam_particles::{DVec3, GroupMap, NO_GROUP, Particles};
 use amalgam_solver_kit::{Field, FieldValues, Fields, Members, Ranks, Request, SolverError};
 use rayon::prelude::*;
 
-use super::ghosts::{Ghosts, Share, Spent};
+use super::ghosts::{Ghosts, Share};
 use super::neighbours::{FixedPointGrid, Points};
 use super::{SphParameters, evaluation::Evaluation, guard::Guard, walls::Walls};
 use crate::fluid::{Basics, Fluid, FluidMethod};
@@ -50,9 +51,10 @@ impl Fluid<SphMethod> {
         self.method.share.recut(&grid, &self.particles.position, weight);
     }
 
-    /// The number of particles of other ranks that this rank sees, and the time that it has spent so far.
-    pub fn shared(&self) -> (usize, Spent) {
-        (self.method.ghosts.points().ids.len(), self.method.share.spent)
+    /// The number of particles of other ranks that this rank sees, and the time that it has spent so far on finding
+    /// and copying particles that others see, and on copying received ghosts.
+    pub fn shared(&self) -> (usize, Duration) {
+        (self.method.ghosts.points().ids.len(), self.method.share.packing)
     }
 
     /// Pairs of particle and candidate per particle that the loops over densities and over forces visited at
@@ -76,7 +78,7 @@ impl SphMethod {
             When::Later => later,
         };
         ghosts.exchange(share, &grid, own, when == When::Later);
-        share.timed(|| evaluation.find_densities(parameters, own, ghosts.points()));
+        evaluation.find_densities(parameters, own, ghosts.points());
         evaluation.join_densities(&share.ranks, ghosts);
         self.is_current |= when == When::Start;
     }
@@ -88,7 +90,7 @@ impl SphMethod {
             When::Start => start,
             When::Later => later,
         };
-        share.timed(|| evaluation.find_accelerations(parameters));
+        evaluation.find_accelerations(parameters);
         evaluation.join_accelerations(&share.ranks);
     }
 
@@ -361,10 +363,10 @@ impl FluidMethod for SphMethod {
         Ok(())
     }
 
-    fn owners(&mut self, particles: &Particles, may_recut: bool) -> Vec<u32> {
+    fn owners(&mut self, particles: &Particles, busy: Option<Duration>) -> Vec<u32> {
         let grid = self.grid();
-        if may_recut {
-            self.share.balance(&grid, &particles.position);
+        if let Some(busy) = busy {
+            self.share.balance(&grid, &particles.position, busy);
         }
         self.share.owners(&grid, &particles.position)
     }

@@ -4,10 +4,9 @@
 use std::{
     sync::mpsc,
     thread::{self, JoinHandle},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use amalgam_solver_fluid::sph::Spent;
 use amalgam_solver_kit::{Alone, Ranks, Sent, Solver};
 use rayon::ThreadPoolBuilder;
 
@@ -27,7 +26,8 @@ struct Done {
     /// Own particles, and those of others that are seen.
     particles: usize,
     ghosts: usize,
-    spent: Spent,
+    busy: Duration,
+    packing: Duration,
     sent: Sent,
 }
 
@@ -53,9 +53,10 @@ impl Stepper {
                     let dt = fluid.stable_dt();
                     alone.step_free(&mut fluid, dt).expect("a stable step");
                     fluid.migrate();
-                    let (ghosts, spent) = fluid.shared();
-                    let particles = fluid.particles().len();
-                    if tell.send(Done { particles, ghosts, spent, sent: ranks.sent() }).is_err() {
+                    let (ghosts, packing) = fluid.shared();
+                    let (particles, busy) = (fluid.particles().len(), fluid.busy());
+                    let done = Done { particles, ghosts, busy, packing, sent: ranks.sent() };
+                    if tell.send(done).is_err() {
                         return;
                     }
                 }
@@ -110,11 +111,11 @@ pub fn measure(quick: bool, threads: usize) -> Result<Vec<Measurement>, CommandE
                 .push(Measurement { threads, ..Measurement::new(format!("{name}, {what}"), count, seconds) });
         }
         let ghosts: usize = after.iter().map(|rank| rank.ghosts).sum();
-        let spent = |of: fn(&Spent) -> std::time::Duration| {
-            let spent = after.iter().zip(&before).map(move |(now, then)| of(&now.spent) - of(&then.spent));
+        let spent = |of: fn(&Done) -> Duration| {
+            let spent = after.iter().zip(&before).map(move |(now, then)| of(now) - of(then));
             spent.map(|time| time.as_secs_f64()).collect::<Vec<_>>()
         };
-        let (busy, packing) = (spent(|spent| spent.busy), spent(|spent| spent.packing));
+        let (busy, packing) = (spent(|done| done.busy), spent(|done| done.packing));
         let mean = busy.iter().sum::<f64>() / busy.len() as f64;
         let largest = busy.iter().copied().fold(0.0, f64::max);
         let all: usize = after.iter().map(|rank| rank.particles).sum();

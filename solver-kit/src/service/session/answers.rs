@@ -8,7 +8,8 @@ use amalgam_ranks::Ranks;
 use bytemuck::Pod;
 use rayon::prelude::*;
 
-use super::{Refusal, Run};
+use super::Refusal;
+use super::run::Run;
 use crate::error::SolverError;
 use crate::joined::{by_number, concatenated, first_fault};
 use crate::solver::Report;

@@ -5,9 +5,10 @@ use std::path::Path;
 use amalgam_frames::{Compression, FrameData, FrameField, FrameValues, write_vtu};
 use amalgam_proto::contract::{AskFrame, Frame, FrameFiles, Written};
 
+use super::Refusal;
 use super::answers::{InOrder, agreed, ascending};
 use super::files::Files;
-use super::{Refusal, Run};
+use super::run::Run;
 use crate::error::SolverError;
 use crate::joined::concatenated;
 use crate::solver::{Field, FieldValues};
