@@ -19,11 +19,12 @@ use amalgam_proto::v1;
 use amalgam_ranks::Ranks;
 
 use crate::error::SolverError;
+use crate::joined::first_fault;
 use crate::near::NearParticles;
 use crate::section::SectionError;
 use crate::solver::{SolverProgram, World};
 use crate::sums::state_hash;
-use answers::{agreed, all_particles, brief, in_order_of_ids};
+use answers::{all_particles, brief, in_order_of_ids};
 use files::{Files, read_parts, write_part};
 use run::{Encoded, Phase, Run};
 
@@ -295,6 +296,26 @@ impl Session {
         run.near.forget();
         run.group_number = vec![u32::MAX; run.solver.particles().len()];
         Ok(state_hash(&run.ranks, run.solver.particles()))
+    }
+}
+
+/// The result on this rank if no rank has a fault; else, on all ranks, the fault of the lowest rank that has
+/// one.
+pub(super) fn agreed<T>(ranks: &Ranks, result: Result<T, Refusal>) -> Result<T, Refusal> {
+    if ranks.is_alone() {
+        return result;
+    }
+    // Faults of the caller and of the solver differ by their first letter on the way.
+    let own = result.as_ref().err().map(|fault| match fault {
+        Refusal::Solver(_) => format!("S{fault}"),
+        _ => format!("W{fault}"),
+    });
+    match first_fault(ranks, own.as_deref()) {
+        None => result,
+        Some(fault) => Err(match fault.strip_prefix('S') {
+            Some(message) => Refusal::Solver(SolverError(message.to_string())),
+            None => Refusal::Wire(WireError::Rule(fault[1..].to_string())),
+        }),
     }
 }
 

@@ -8,32 +8,12 @@ use amalgam_ranks::Ranks;
 use bytemuck::Pod;
 use rayon::prelude::*;
 
-use super::Refusal;
 use super::run::Run;
+use super::{Refusal, agreed};
 use crate::error::SolverError;
-use crate::joined::{by_number, concatenated, first_fault};
+use crate::joined::{by_number, concatenated};
 use crate::solver::Report;
 use crate::sums::state_hash;
-
-/// The result on this rank if no rank has a fault; else, on all ranks, the fault of the lowest rank that has
-/// one.
-pub(super) fn agreed<T>(ranks: &Ranks, result: Result<T, Refusal>) -> Result<T, Refusal> {
-    if ranks.is_alone() {
-        return result;
-    }
-    // Faults of the caller and of the solver differ by their first letter on the way.
-    let own = result.as_ref().err().map(|fault| match fault {
-        Refusal::Solver(_) => format!("S{fault}"),
-        _ => format!("W{fault}"),
-    });
-    match first_fault(ranks, own.as_deref()) {
-        None => result,
-        Some(fault) => Err(match fault.strip_prefix('S') {
-            Some(message) => Refusal::Solver(SolverError(message.to_string())),
-            None => Refusal::Wire(WireError::Rule(fault[1..].to_string())),
-        }),
-    }
-}
 
 /// The particles of all ranks at the first rank, ascending by id unless it is alone. Collective.
 pub(super) fn all_particles(ranks: &Ranks, own: &Particles) -> Particles {

@@ -5,10 +5,10 @@ use std::path::Path;
 use amalgam_frames::{Compression, FrameData, FrameField, FrameValues, write_vtu};
 use amalgam_proto::contract::{AskFrame, Frame, FrameFiles, Written};
 
-use super::Refusal;
-use super::answers::{InOrder, agreed, ascending};
+use super::answers::{InOrder, ascending};
 use super::files::Files;
 use super::run::Run;
+use super::{Refusal, agreed};
 use crate::error::SolverError;
 use crate::joined::concatenated;
 use crate::solver::{Field, FieldValues};

@@ -11,8 +11,7 @@ use amalgam_proto::{Columns, v1};
 use amalgam_ranks::Ranks;
 use rayon::prelude::*;
 
-use super::Refusal;
-use super::answers::agreed;
+use super::{Refusal, agreed};
 use crate::ids::{Found, IdIndex};
 use crate::joined::{Members, by_number, united};
 use crate::near::NearParticles;
