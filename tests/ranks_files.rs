@@ -51,12 +51,19 @@ fn parts_hold_the_frames_of_one_rank() {
     is_same(&frames(&cut));
     assert_eq!([0, 1, 2, 3].map(|number| parts(&cut.out(), number)), [3; 4]);
     // Two ranks go on from a step after the first frame, and nothing of the third rank is left after it.
-    let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));
-    command.arg("resume").arg(cut.out()).args(["--quiet", "--from=1", "--ranks=water=2"]);
-    let output = command.current_dir(cut.path()).output().expect("amalgam runs");
+    let resume = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));
+        command.arg("resume").arg(cut.out()).args(["--quiet", "--from=1", "--ranks=water=2"]);
+        command.current_dir(cut.path()).output().expect("amalgam runs")
+    };
+    let output = resume();
     assert!(output.status.success(), "{}", stderr(&output));
     is_same(&frames(&cut));
     assert_eq!([0, 1, 2, 3].map(|number| parts(&cut.out(), number)), [3, 2, 2, 2]);
+    fs::remove_file(cut.out().join("frames/water_000000_2.vtu")).expect("removes");
+    let refused = stderr(&resume());
+    assert!(refused.contains("water_000000_2.vtu"), "{refused}");
+    assert!(refused.contains("results from before the checkpoint"), "{refused}");
 }
 
 /// Water that three ranks save, by each method. Files whose bytes have changed are not gone on from.

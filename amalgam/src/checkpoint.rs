@@ -157,9 +157,9 @@ impl Store {
         Ok(())
     }
 
-    /// Writes a checkpoint, in the folder that [`Self::begin`] has created if ranks have written there, then removes
-    /// older ones beyond those to keep. Later ones are removed, too: an
-    /// earlier course of the run wrote them, and the run is now computed anew from here.
+    /// Writes a checkpoint, in the folder that [`Self::begin`] has created if ranks have written there. Then it
+    /// removes older ones beyond those to keep. Later ones are removed, too: an earlier course of the run wrote
+    /// them, and the run is now computed anew from here.
     ///
     /// # Errors
     /// A failure of the file system; the earlier checkpoints are unchanged.

@@ -26,7 +26,7 @@ pub use glam::DVec3;
 pub use picture::{Camera, Colour, ColourMap, Creased, Layer, Picture, Radius, Rgb, Scene, creased};
 pub use ply::{PlyMesh, write_ply};
 pub use pvd::PvdCollection;
-pub use pvtu::write_pvtu;
+pub use pvtu::{frame_parts, write_pvtu};
 pub use read::{Frame, Mesh, read_ply};
 pub use table::CsvTable;
 pub use usd::{Load, UsdMesh, UsdObject, UsdPoints, UsdScene, UsdShape, UsdStates, UsdWritten, write_usd};

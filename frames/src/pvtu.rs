@@ -52,11 +52,16 @@ pub fn write_pvtu(
     })
 }
 
-/// Names of the files that a file of [`write_pvtu`] joins.
+/// Names of the files, in the folder of a frame, that hold its parts, if it is a file of [`write_pvtu`]. A frame in
+/// one file has none.
 ///
 /// # Errors
-/// A file that cannot be read, or that is none.
-pub(crate) fn parts(path: &Path) -> Result<Vec<String>, FramesError> {
+/// A file that cannot be read, or that is no list of parts.
+pub fn frame_parts(path: impl AsRef<Path>) -> Result<Vec<String>, FramesError> {
+    let path = path.as_ref();
+    if path.extension().is_none_or(|extension| extension != "pvtu") {
+        return Ok(Vec::new());
+    }
     let text = fs::read_to_string(path).map_err(|source| FramesError::io("read", path, source))?;
     if !text.trim_end().ends_with("</VTKFile>") {
         return Err(FramesError::data(path, "this is no list of a frame's parts"));

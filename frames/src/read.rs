@@ -9,7 +9,7 @@ use glam::DVec3;
 
 use crate::error::FramesError;
 use crate::ply::COLUMNS;
-use crate::pvtu;
+use crate::pvtu::frame_parts;
 
 /// A frame of one participant, as it stands in a `.vtu` file or in the parts of a `.pvtu` file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,11 +38,12 @@ impl Frame {
     /// A file that cannot be read, or that is none.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, FramesError> {
         let path = path.as_ref();
-        if path.extension().is_none_or(|extension| extension != "pvtu") {
+        let parts = frame_parts(path)?;
+        if parts.is_empty() {
             return Self::read_part(path);
         }
         let mut joined = Self::default();
-        for part in pvtu::parts(path)? {
+        for part in parts {
             joined.append(Self::read_part(&path.with_file_name(part))?);
         }
         Ok(joined.by_id())
@@ -255,6 +256,7 @@ fn read_mesh(bytes: &[u8]) -> Result<Mesh, String> {
 mod tests {
     use super::*;
     use crate::ply::{PlyMesh, write_ply};
+    use crate::pvtu::write_pvtu;
     use crate::vtu::{Compression, FrameData, FrameField, FrameValues, write_vtu};
 
     #[test]
@@ -319,7 +321,7 @@ mod tests {
         }
         let parts: Vec<String> = (0..3).map(|k| format!("a_{k}.vtu")).collect();
         let path = folder.path().join("a.pvtu");
-        pvtu::write_pvtu(&path, &parts, &[("density", 1)]).expect("writes");
+        write_pvtu(&path, &parts, &[("density", 1)]).expect("writes");
         let frame = Frame::read(&path).expect("reads");
         assert_eq!((frame.time, frame.ids), (0.5, (0..7).collect()));
         assert_eq!((frame.positions[0], frame.groups), (positions[1], (10..17).collect()));
@@ -329,7 +331,7 @@ mod tests {
         fs::remove_file(folder.path().join("a_1.vtu")).expect("removes");
         assert!(Frame::read(&path).expect_err("a part is missing").to_string().contains("a_1.vtu"));
         for wrong in ["id", "a b"] {
-            assert!(pvtu::write_pvtu(&path, &parts, &[(wrong, 1)]).is_err());
+            assert!(write_pvtu(&path, &parts, &[(wrong, 1)]).is_err());
         }
     }
 

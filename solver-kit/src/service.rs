@@ -51,8 +51,8 @@ pub(crate) struct Service {
 
 impl Service {
     /// Starts the solver's thread with `threads` workers, as the first of `ranks`. The others of `ranks` are
-    /// threads with as many workers each. Below the folder `files`, if there is one, they may write frames and snapshots. A
-    /// handle of the solver's thread comes back, which ends when the service is gone.
+    /// threads with as many workers each. Below the folder `files`, if there is one, they may write frames and
+    /// snapshots. A handle of the solver's thread comes back, which ends when the service is gone.
     pub(crate) fn start(
         program: Arc<dyn SolverProgram>,
         threads: usize,

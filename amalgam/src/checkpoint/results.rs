@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use amalgam_frames::PvdCollection;
+use amalgam_frames::{PvdCollection, frame_parts};
 
 use crate::folder::WORK;
 
@@ -46,7 +46,10 @@ impl RecorderState {
                 return Err((path, format!("the checkpoint has {count} frames, {held} are listed")));
             }
             for (_, file) in &entries[..*count] {
-                check_length(results.join(file), 1)?;
+                let frame = results.join(file);
+                check_length(frame.clone(), 1)?;
+                let parts = frame_parts(&frame).map_err(|error| (frame.clone(), error.to_string()))?;
+                parts.iter().try_for_each(|part| check_length(frame.with_file_name(part), 1))?;
             }
         }
         let tables = self.tables.iter().map(|(file, length)| (file.as_str(), *length));

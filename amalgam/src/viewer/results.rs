@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use amalgam_frames::{Frame, Mesh, PvdCollection, RADIUS, read_ply};
+use amalgam_frames::{Frame, FramesError, Mesh, PvdCollection, RADIUS, frame_parts, read_ply};
 use serde_json::{Value, json};
 
 use super::source::Source;
@@ -126,7 +126,14 @@ impl<'a> Results<'a> {
         if key == have {
             return Ok(Shown::Same);
         }
-        let frame = Frame::read(self.source.file(file)?).map_err(|error| error.to_string())?;
+        let path = self.source.file(file)?;
+        let told = |error: FramesError| error.to_string();
+        let folder = file.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+        // A service sends each file when it is asked for.
+        for part in frame_parts(&path).map_err(told)? {
+            self.source.file(&format!("{folder}{part}"))?;
+        }
+        let frame = Frame::read(path).map_err(told)?;
         let radius = values(&frame, RADIUS).unwrap_or_default();
         let coloured = values(&frame, field);
         let mut packing = Packing::new(frame.positions.iter().map(|x| x.as_vec3().to_array()).collect());

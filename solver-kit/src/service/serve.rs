@@ -177,7 +177,8 @@ async fn solver_routes(service: Service) -> anyhow::Result<Routes> {
 }
 
 /// Serves a solver inside this process, cut among `ranks` of `threads` threads each, which may write files below
-/// a folder: a connection is a pipe sent into the returned queue. The service ends when the queue's senders and its connections are gone.
+/// a folder: a connection is a pipe sent into the returned queue. The service ends when the queue's senders and
+/// its connections are gone.
 ///
 /// # Errors
 /// If threads cannot be started.

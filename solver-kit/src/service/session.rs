@@ -263,13 +263,16 @@ impl Session {
             && run.solver.saves_parts()
             && self.files.are_wanted(&run.ranks, &files.folder)
         {
-            let written = write_part(&files.path_of(run.ranks.rank() as u32), &*run.solver);
+            let path = files.path_of(run.ranks.rank() as u32);
+            let written = write_part(&path, &*run.solver);
             if let Err(error) = &written {
                 tracing::warn!("the snapshot goes to the coordinator: {error}");
             }
             if !run.ranks.any(written.is_err()) {
                 return Ok(Snapshot { state_hash, bytes: Vec::new(), parts: run.ranks.size() as u32 });
             }
+            // A part alone is of no use. It may not be there.
+            let _ = std::fs::remove_file(&path);
         }
         let bytes = run.solver.save().map_err(Refusal::from);
         Ok(Snapshot { state_hash, bytes: agreed(&run.ranks, bytes)?, parts: 0 })
