@@ -156,8 +156,9 @@ impl Recorder {
         }
         Ok(move |participant: &str| {
             let surface = self.plan.surface_of(participant, number).is_some();
+            let offers = offers && !surface;
             let files = || files_of(&self.folder, participant, (number, time), self.plan.compression);
-            FrameWish { surface, files: (offers && !surface).then(files) }
+            FrameWish { surface, files: offers.then(files).flatten() }
         })
     }
 

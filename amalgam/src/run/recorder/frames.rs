@@ -202,21 +202,22 @@ fn shown_at_rest(frame: &ParticipantFrame) -> Option<String> {
     Some(hasher.finalize().to_hex().to_string())
 }
 
-/// The files of a frame that a solver may write itself, in the folder of a run.
+/// The files of a frame that a solver may write itself, in the folder of a run. A path that is no text cannot be
+/// told to a solver.
 pub(super) fn files_of(
     folder: &Path,
     participant: &str,
     (number, time): (u64, f64),
     compression: Compression,
-) -> FrameFiles {
+) -> Option<FrameFiles> {
     // An absolute path, since the solver's process may be in another folder.
-    let folder = folder.join(FOLDER).canonicalize().unwrap_or_default();
-    FrameFiles {
-        folder: folder.to_string_lossy().into_owned(),
+    let folder = folder.join(FOLDER).canonicalize().ok()?;
+    Some(FrameFiles {
+        folder: folder.to_str()?.to_string(),
         stem: stem(participant, number),
         time,
         compressed: compression == Compression::Zlib,
-    }
+    })
 }
 
 /// The folder of frames in the folder of a run.
