@@ -11,12 +11,16 @@ _TYPES = {"Float64": "<f8", "Float32": "<f4", "UInt64": "<u8", "Int64": "<i8", "
 
 
 def read_vtu(path):
-    """One frame: a dict of arrays by name.
+    """One frame, in one file or in the parts that a `.pvtu` file names: a dict of arrays by name, ascending by id.
 
     `position` (n, 3), `id`, `velocity` (n, 3), `group` (-1 for none), the solver's own fields, `triangles` (m, 3) as places,
     and `time` [s].
     """
-    data = Path(path).read_bytes()
+    path = Path(path)
+    if path.suffix == ".pvtu":
+        sources = [piece.get("Source") for piece in xml.parse(path).getroot().iter("Piece")]
+        return _joined([read_vtu(path.with_name(source)) for source in sources])
+    data = path.read_bytes()
     head, mark, tail = data.partition(b'<AppendedData encoding="raw">')
     if not mark:
         raise ValueError(f"{path} has no appended data: it is no frame of amalgam")
@@ -34,6 +38,14 @@ def read_vtu(path):
     triangles = int((kinds == 5).sum())
     frame["triangles"] = corners[len(corners) - 3 * triangles :].reshape(-1, 3)
     return frame
+
+
+def _joined(parts):
+    """The frame of all parts. Parts have no triangles."""
+    order = np.argsort(np.concatenate([part["id"] for part in parts]))
+    whole = {"time": parts[0]["time"], "triangles": parts[0]["triangles"]}
+    columns = (name for name in parts[0] if name not in whole)
+    return whole | {name: np.concatenate([part[name] for part in parts])[order] for name in columns}
 
 
 def _values(data, start, array, compressed):

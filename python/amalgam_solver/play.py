@@ -10,7 +10,7 @@ from .record import read, relay, wait
 
 
 def _bare(call, requests):
-    """The messages of a request without the name of the run, which differs in each run."""
+    """The messages of a request without the name of the run and the files that it offers, which differ in each run."""
     messages = [METHODS[call].request.FromString(request) for request in requests]
     for message in messages:
         names = {field.name for field in message.DESCRIPTOR.fields}
@@ -19,6 +19,8 @@ def _bare(call, requests):
             message.run_id, message.epoch = "", 0
         elif "context" in {field.name for field in holder.DESCRIPTOR.fields} and holder.HasField("context"):
             holder.context.run_id, holder.context.epoch = "", 0
+        if "files" in {field.name for field in holder.DESCRIPTOR.fields}:
+            holder.ClearField("files")
     return messages
 
 

@@ -110,6 +110,18 @@ def test_a_net_catches_balls_written_in_another_language(amalgam, rust_balls, se
     assert positions[-1] > free + 0.005, "the net holds the ball back"
 
 
+def test_frames_in_parts_are_those_of_one_rank(amalgam, tmp_path):
+    settings = {"output.pictures.every": 1000, "output.surfaces.water.every": 1000}
+    file, both = ROOT / "scenes" / "small" / "drop.toml", []
+    for ranks in (1, 3):
+        arguments = ("--frames=2", f"--ranks=water={ranks}")
+        both.append(run(file, tmp_path / f"ranks-{ranks}", settings, amalgam, arguments))
+    assert (tmp_path / "ranks-3" / "frames" / "water_000002.pvtu").exists()
+    for (_, one), (_, parts) in zip(*(results.frames("water") for results in both), strict=True):
+        assert one.keys() == parts.keys()
+        assert all(np.array_equal(one[name], parts[name]) for name in one)
+
+
 def test_a_player_stands_in_for_what_was_recorded(amalgam, served, tmp_path):
     balls, file = served(example("balls").Balls), tmp_path / "balls.recording"
     server, address = record(balls, file, "127.0.0.1:0")
