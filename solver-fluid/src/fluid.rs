@@ -240,6 +240,21 @@ impl<M: FluidMethod> Fluid<M> {
         Ok(())
     }
 
+    /// Progress of the run, as snapshots keep it.
+    fn progress(&self) -> Progress {
+        let Sources { time, next_id, .. } = self.sources;
+        Progress { steps: self.steps, time, next_id }
+    }
+
+    /// Goes on from a snapshot, of which each rank has some particles. Collective.
+    fn go_on(&mut self, particles: Particles, progress: Progress, memory: &[f64]) -> Result<(), SolverError> {
+        let Progress { steps, time, next_id } = progress;
+        self.particles = particles;
+        self.steps = steps;
+        self.sources = Sources { time, next_id, ..self.method.basics().sources.clone() };
+        self.spread(memory)
+    }
+
     /// Sends particles to the ranks that own them, and says which moved. Collective.
     fn move_to_owners(&mut self, may_recut: bool) -> Option<Moves> {
         let [all, before] = self.busy;
@@ -511,8 +526,7 @@ impl<M: FluidMethod> Solver for Fluid<M> {
     }
 
     fn save(&self) -> Result<Vec<u8>, SolverError> {
-        let Sources { time, next_id, .. } = self.sources;
-        let progress = Progress { steps: self.steps, time, next_id };
+        let progress = self.progress();
         let memory = self.method.memory();
         if self.ranks.is_alone() {
             let writer = SnapshotWriter::new(M::MAGIC);
@@ -533,8 +547,7 @@ impl<M: FluidMethod> Solver for Fluid<M> {
     }
 
     fn save_part(&self, to: &mut dyn Write) -> io::Result<()> {
-        let Sources { time, next_id, .. } = self.sources;
-        let progress = Progress { steps: self.steps, time, next_id };
+        let progress = self.progress();
         // The first rank has the method's numbers.
         let mut memory = self.method.memory();
         if !self.ranks.is_first() {
@@ -567,11 +580,7 @@ impl<M: FluidMethod> Solver for Fluid<M> {
         let common = self.ranks.broadcast(vec![steps, time.to_bits(), next_id]);
         let memory = self.ranks.broadcast(memory);
         let [steps, time, next_id] = common[..] else { unreachable!("three numbers were sent") };
-        self.particles = particles;
-        self.steps = steps;
-        self.sources =
-            Sources { time: f64::from_bits(time), next_id, ..self.method.basics().sources.clone() };
-        self.spread(&memory)
+        self.go_on(particles, Progress { steps, time: f64::from_bits(time), next_id }, &memory)
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<(), SolverError> {
@@ -583,18 +592,14 @@ impl<M: FluidMethod> Solver for Fluid<M> {
             memory: self.method.memory().len(),
         };
         let restored = agreed(&self.ranks, snapshot::restore(M::MAGIC, &kept, bytes));
-        let (particles, progress, memory) = restored?;
-        let Progress { steps, time, next_id } = progress;
-        self.particles = particles;
-        self.steps = steps;
-        self.sources = Sources { time, next_id, ..self.method.basics().sources.clone() };
+        let (mut particles, progress, memory) = restored?;
         if !self.ranks.is_alone() {
             // Every rank has read all particles.
             let part = Layers { part: self.ranks.rank(), parts: self.ranks.size() };
-            let part = part.range(self.particles.len());
-            self.particles.reorder(&Vec::from_iter(part.start as u32..part.end as u32));
+            let part = part.range(particles.len());
+            particles.reorder(&Vec::from_iter(part.start as u32..part.end as u32));
         }
-        self.spread(&memory)
+        self.go_on(particles, progress, &memory)
     }
 }
 
