@@ -53,8 +53,8 @@ pub(crate) struct Multilevel {
     levels: Vec<Level>,
     /// Number of levels in use.
     active: usize,
-    /// The cells of the finest grid whose sums this rank forms, if there are several ranks.
-    own: Option<Vec<u32>>,
+    /// The cells of the finest grid whose sums each rank forms; empty if there is one rank.
+    cells: Vec<Vec<u32>>,
     partition: Arc<Partition>,
 }
 
@@ -143,22 +143,24 @@ impl Multilevel {
 
     /// Keeps the part of this rank. From here on sums index particles by place, and the grids are read by row.
     pub(crate) fn share(&mut self, partition: &Arc<Partition>) {
-        let own = self.cells_of(&partition.own());
+        self.cells = partition.rows_of_all().iter().map(|rows| self.cells_of(rows)).collect();
         self.partition = partition.clone();
         let Some(Level { cell, place, order, .. }) = self.levels.first_mut() else { return };
         (*cell, *place) = (cell[partition.own()].to_vec(), place[partition.own()].to_vec());
         // Particles of other ranks' cells are not read.
         order.iter_mut().for_each(|i| *i = partition.place(*i as usize).unwrap_or(u32::MAX));
-        self.own = Some(own);
     }
 
-    /// Brings values by row into the order of places, for sums over the finest grid's cells. Collective.
-    fn by_place<T: Pod>(&self, value: impl Fn(usize) -> T + Sync) -> Vec<T> {
-        let mut all = vec![T::zeroed(); self.partition.places()];
+    /// Values at places, for sums over the finest grid's cells: own ones by row, and ghosts. Collective.
+    fn by_place<T: Pod + Sync>(&self, value: impl Fn(usize) -> T + Sync) -> impl Fn(usize) -> T + Sync {
         let (first, own) = (self.partition.first_place(), self.partition.own().len());
-        all[first..first + own].iter_mut().enumerate().for_each(|(row, all)| *all = value(row));
-        self.partition.ask(value).for_each(|(place, value)| all[place] = value);
-        all
+        // Ghosts stand before the own values and behind them.
+        let at = move |place: usize| if place < first { place } else { place - own };
+        let mut ghosts = vec![T::zeroed(); self.partition.places() - own];
+        self.partition.ask(&value).for_each(|(place, value)| ghosts[at(place)] = value);
+        move |place| {
+            if (first..first + own).contains(&place) { value(place - first) } else { ghosts[at(place)] }
+        }
     }
 
     /// The sums at the corners of the finest grid's cells, of values by row. Collective.
@@ -170,21 +172,23 @@ impl Multilevel {
         Parts<K>: Pod,
         [f32; K]: Pod,
     {
-        let level = &self.levels[0];
-        let Some(own) = &self.own else {
+        let (level, ranks) = (&self.levels[0], self.partition.ranks());
+        let Some(own) = self.cells.get(ranks.rank()) else {
             level.restrict::<K, SLOPES>(value, parts);
             return;
         };
-        let values = self.by_place(value);
-        let value = |place: usize| values[place];
+        let value = self.by_place(value);
         let sum = |&cell: &u32| {
             let mut parts = [[[0.0; 8]; K]];
             let (first, value, parts_of) = (cell as usize, &value, &mut parts);
             lanes::run(Restriction::<_, K, SLOPES> { level, first, value, parts: parts_of });
-            (cell as usize, parts[0])
+            parts[0]
         };
-        let sums: Vec<(usize, Parts<K>)> = own.par_iter().with_min_len(CELLS).map(sum).collect();
-        *parts = self.partition.ranks().shared(level.corners.len() + 1, sums);
+        let sums: Vec<Parts<K>> = own.par_iter().with_min_len(CELLS).map(sum).collect();
+        parts.resize(level.corners.len() + 1, [[0.0; 8]; K]);
+        for (cells, sums) in self.cells.iter().zip(ranks.all_to_all(vec![sums; ranks.size()])) {
+            cells.iter().zip(sums).for_each(|(&cell, sum)| parts[cell as usize] = sum);
+        }
     }
 
     /// Computes the grids' blocks from the particles'. Each row of `diagonal` is a particle's inertia [kg],

@@ -54,8 +54,7 @@ impl Partition {
     /// Cuts `total` rows among ranks. `read` says whether this rank reads values of each slice that other
     /// ranks own. Collective.
     pub(crate) fn new(ranks: &Ranks, total: usize, read: &[bool]) -> Self {
-        let rows: Vec<Range<usize>> =
-            (0..ranks.size()).map(|rank| Self::rows_of(ranks, rank, total)).collect();
+        let rows = Self { ranks: ranks.clone(), total, ..Self::default() }.rows_of_all();
         let own = rows[ranks.rank()].clone();
         let own_slices = own.start / LANES..own.end.div_ceil(LANES);
         let held = (0..read.len()).filter(|&slice| own_slices.contains(&slice) || read[slice]);
@@ -90,6 +89,11 @@ impl Partition {
     /// Rows of all ranks.
     pub(crate) fn total(&self) -> usize {
         self.total
+    }
+
+    /// The rows of each rank.
+    pub(crate) fn rows_of_all(&self) -> Vec<Range<usize>> {
+        (0..self.ranks.size()).map(|rank| Self::rows_of(&self.ranks, rank, self.total)).collect()
     }
 
     /// Own rows among all.

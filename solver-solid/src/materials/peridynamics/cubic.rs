@@ -5,6 +5,9 @@ use amalgam_particles::DVec3;
 /// Sites there may be for each particle: with more, rows are smaller.
 const SITES_MAX: usize = 8;
 
+/// Points of a row, at least, unless no row has as many: some vectors.
+const ROW_MIN: i32 = 64;
+
 /// A lattice through a body's points.
 #[derive(Clone, Debug)]
 pub(crate) struct Lattice {
@@ -16,11 +19,16 @@ pub(crate) struct Lattice {
     pub(super) cells: Vec<[i32; 3]>,
     /// Cells along each axis.
     pub(super) extent: [i32; 3],
+    /// The axes as sites are numbered along them: in a row, from row to row, from layer to layer.
+    pub(super) numbered: [usize; 3],
 }
 
 impl Lattice {
     /// The lattice of this spacing that all points lie on, each on a site of its own, if there is one. The
     /// longest axis comes first, and points that are ordered by [`Self::key`] are in the order of sites.
+    ///
+    /// Layers lie across the longest axis, if rows along the next one are long enough. Then they are small:
+    /// neighbours have near numbers, and parts of consecutive sites have small surfaces.
     pub(crate) fn find(points: &[DVec3], spacing: f64) -> Option<Self> {
         let origin = *points.first()?;
         let mut steps = [DVec3::ZERO; 3];
@@ -60,7 +68,8 @@ impl Lattice {
             *cell = order.map(|axis| cell[axis]);
         }
         let extent = order.map(|axis| extent[axis]);
-        let this = Self { origin: corner, steps: order.map(|axis| steps[axis]), cells, extent };
+        let numbered = if extent[1] < ROW_MIN { [0, 1, 2] } else { [1, 2, 0] };
+        let this = Self { origin: corner, steps: order.map(|axis| steps[axis]), cells, extent, numbered };
         let mut keys: Vec<u64> = (0..points.len()).map(|i| this.key(i)).collect();
         keys.sort_unstable();
         let distinct = keys.windows(2).all(|pair| pair[0] != pair[1]);
@@ -80,8 +89,9 @@ impl Lattice {
 
     /// The key of a cell of the lattice.
     pub(super) fn key_of(&self, cell: [i32; 3]) -> u64 {
-        let [a, b, c] = cell.map(|c| c as u64);
-        a + self.extent[0] as u64 * (b + self.extent[1] as u64 * c)
+        let [a, b, c] = self.numbered.map(|axis| cell[axis] as u64);
+        let [row, layer, _] = self.numbered.map(|axis| self.extent[axis] as u64);
+        a + row * (b + layer * c)
     }
 
     /// The same lattice for the points in another order.

@@ -124,6 +124,7 @@ impl LatticeTable {
     fn geometry(&self, block: usize) -> StencilGeometry<'_> {
         StencilGeometry {
             site: self.sites.block_site[block] as usize,
+            from: self.sites.from,
             stencils: &self.sites.stencils,
             displacement: self.displacement.all(),
             half_correction: &self.half_correction,

@@ -17,6 +17,8 @@ pub(super) type Strip<T = f32> = [T; LANES];
 #[derive(Clone, Copy)]
 pub(super) struct StencilGeometry<'a> {
     pub(super) site: usize,
+    /// The first site whose sums are wanted. Bonds that end before it are left out.
+    pub(super) from: usize,
     pub(super) stencils: &'a [Stencil],
     pub(super) displacement: [&'a [i32]; 3],
     /// Half of each site's correction; empty without corrections.
@@ -178,13 +180,16 @@ where
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> T {
-        let Self { mut term, geometry: StencilGeometry { site, stencils, .. }, start, sums, .. } = self;
+        let Self { mut term, geometry: StencilGeometry { site, from, stencils, .. }, start, sums, .. } = self;
         let length = sums[0].len();
         let sums = sums.map(|column| &mut column[..length]);
         let own = term.own::<C>(site);
         let mut sum = T::NONE.map(|none| [none; LANES]);
         for (index, stencil) in stencils.iter().enumerate() {
             let there = site + stencil.shift;
+            if there + LANES <= from {
+                continue;
+            }
             let Some(terms) = term.terms::<L, C, S>(&own, index, there) else { continue };
             for k in 0..K {
                 for lane in 0..LANES {

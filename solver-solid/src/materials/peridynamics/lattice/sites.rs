@@ -22,6 +22,8 @@ const SITES: usize = 64 * LANES;
 pub(super) struct Sites {
     pub(super) cut: Cut,
     pub(super) share: BodyPart,
+    /// The site of the first particle whose row this rank computes.
+    pub(super) from: usize,
     /// Particles whose values the blocks of this rank read.
     pub(super) local: Range<usize>,
     /// The place of each particle in sums.
@@ -43,10 +45,14 @@ impl Sites {
     /// The sites of a body that one rank computes. Points must be in the order of [`Lattice::key`].
     pub(super) fn new(lattice: &Lattice, law: &Law) -> Self {
         let reach = law.reach() / law.spacing;
-        let margin = lattice.extent.map(|cells| (reach.floor() as i32).min(cells - 1) as usize);
-        let row = lattice.extent[0] as usize + margin[0];
-        let layer = row * (lattice.extent[1] as usize + margin[1]);
-        let site = |cell: &[i32; 3]| cell[0] as usize + row * cell[1] as usize + layer * cell[2] as usize;
+        let extent = lattice.numbered.map(|axis| lattice.extent[axis]);
+        let margin = extent.map(|cells| (reach.floor() as i32).min(cells - 1) as usize);
+        let row = extent[0] as usize + margin[0];
+        let layer = row * (extent[1] as usize + margin[1]);
+        let site = |cell: &[i32; 3]| {
+            let [a, b, c] = lattice.numbered.map(|axis| cell[axis] as usize);
+            a + row * b + layer * c
+        };
         let sites: Vec<usize> = lattice.cells.iter().map(site).collect();
         let stencils = stencils(lattice, law, margin, [1, row as isize, layer as isize]);
         let largest = stencils.iter().map(|stencil| stencil.shift).max().unwrap_or_default();
@@ -66,9 +72,9 @@ impl Sites {
             }
         }
         let place = sites.iter().map(|&site| cut.place(site) as u32).collect();
-        let (share, local, task) = (BodyPart::default(), 0..0, Vec::new());
+        let (share, from, local, task) = (BodyPart::default(), 0, 0..0, Vec::new());
         let mut this =
-            Self { cut, share, local, place, block_site, block, task, particle, stencils, by_shift };
+            Self { cut, share, from, local, place, block_site, block, task, particle, stencils, by_shift };
         this.share(&BodyPart::whole(sites.len(), 0));
         this
     }
@@ -81,6 +87,7 @@ impl Sites {
         });
         self.task = starts.collect();
         self.local = self.read_from(&blocks);
+        self.from = if share.own.is_empty() { 0 } else { self.site(share.own.start) };
         self.share = share.clone();
     }
 

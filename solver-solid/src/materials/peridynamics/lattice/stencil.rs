@@ -34,8 +34,8 @@ impl Stencil {
     }
 }
 
-/// Steps to neighbours of higher number, those along the first axis last: `BothEnds` says
-/// why.
+/// Steps to neighbours of higher number, those along rows last: `BothEnds` says why. Margins and strides are
+/// those of the axes as they are numbered.
 pub(super) fn stencils(
     lattice: &Lattice,
     law: &Law,
@@ -53,8 +53,8 @@ pub(super) fn stencils(
                 if shift <= 0 || length > reach {
                     continue;
                 }
-                let vector =
-                    lattice.steps[0] * i as f64 + lattice.steps[1] * j as f64 + lattice.steps[2] * k as f64;
+                let along = |axis: usize, cells: isize| lattice.steps[lattice.numbered[axis]] * cells as f64;
+                let vector = along(0, i) + along(1, j) + along(2, k);
                 let rest = length * law.spacing;
                 let stiffness = law.volume_share(rest) / length;
                 stencils.push(Stencil {
