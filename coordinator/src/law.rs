@@ -247,12 +247,41 @@ impl ContactLaw {
         contacts: &[Contact],
         step: Step,
     ) -> LawStatistics {
+        // Forces without contacts change the velocities of two bodies by up to this much against each other.
+        let slack = 2.0 * step.acceleration * step.dt;
+        self.workspace.selection.choose(bodies, contacts, &warm_start.impulses, step.dt, slack);
+        self.solve_chosen(warm_start, bodies, contacts, (step, false))
+    }
+
+    /// Does what [`Self::solve`] does for the contacts and the step of the last call, once the velocities of
+    /// the bodies are others or the models of their response. The last solution is the first guess.
+    pub fn solve_again(
+        &mut self,
+        warm_start: &mut WarmStart,
+        bodies: &mut Bodies,
+        contacts: &[Contact],
+        step: Step,
+    ) -> LawStatistics {
+        // Reflections go by the velocities.
+        let set = !self.workspace.selection.bounces && self.solution.impulses.len() == contacts.len();
+        match set {
+            true => self.solve_chosen(warm_start, bodies, contacts, (step, true)),
+            false => self.solve(warm_start, bodies, contacts, step),
+        }
+    }
+
+    /// Solves the contacts of the selection. If the problem is `set`, it is that of the last call, but for
+    /// the velocities of the bodies and the models of their response.
+    fn solve_chosen(
+        &mut self,
+        warm_start: &mut WarmStart,
+        bodies: &mut Bodies,
+        contacts: &[Contact],
+        (step, set): (Step, bool),
+    ) -> LawStatistics {
         let Self { settings, solution, workspace } = self;
         let Workspace { selection, reflections, sliding, rolling } = workspace;
         solution.clear(contacts.len());
-        // Forces without contacts change the velocities of two bodies by up to this much against each other.
-        let slack = 2.0 * step.acceleration * step.dt;
-        selection.choose(bodies, contacts, &warm_start.impulses, step.dt, slack);
         let (mut impact_rounds, mut impact_energy) = (0, 0.0);
         if selection.bounces {
             let limits = (step.dt, 2.0 * step.acceleration * step.dt);
@@ -261,10 +290,10 @@ impl ContactLaw {
         }
         let statistics;
         if selection.rolls {
-            statistics = rolling.solve(settings, warm_start, selection, bodies, contacts, step);
+            statistics = rolling.solve(settings, warm_start, selection, bodies, contacts, (step, set));
             solution.add(contacts, &selection.chosen, rolling.impulses());
         } else {
-            statistics = sliding.solve(settings, warm_start, selection, bodies, contacts, step);
+            statistics = sliding.solve(settings, warm_start, selection, bodies, contacts, (step, set));
             solution.add(contacts, &selection.chosen, sliding.impulses());
         }
         LawStatistics { impact_rounds, impact_energy, ..statistics }

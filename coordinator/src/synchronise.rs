@@ -19,7 +19,7 @@ pub(crate) const ADDED_MASS: f64 = 6.0;
 /// Part of its first residual at which an iterative solver may stop, in an answer that will be repeated: the
 /// forcing term of an inexact Newton method [EisenstatWalker1996]. With 0.003 to 0.01 the solves take half of
 /// the iterations. With 0.1 there are more repetitions (docs/design/decisions.md).
-const FORCING: f64 = 0.01;
+pub(crate) const FORCING: f64 = 0.01;
 
 /// Repetition has diverged once its impulses exceed the momentum of the groups and this many times the
 /// impulses of the first repetition. The step is then too long.

@@ -35,6 +35,7 @@
 
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{self, LANES, Lanes, Task};
+use bytemuck::{cast_slice, cast_slice_mut};
 use rayon::prelude::*;
 
 use super::bodies::{Bodies, Motions, VELOCITY_ROUNDING};
@@ -378,9 +379,9 @@ impl<U: Unknown> Descent<U> {
     fn look_ahead(&mut self, beta: f64) -> f64 {
         let Self { at_x, at_trial, at_y, at_next_y, .. } = self;
         at_next_y.resize(&at_trial.motion);
-        let linear = [&*at_x, at_trial, at_y].map(|answers| [&answers.given.linear, &answers.motion.linear]);
-        let angular =
-            [&*at_x, at_trial, at_y].map(|answers| [&answers.given.angular, &answers.motion.angular]);
+        let all = [&*at_x, at_trial, at_y];
+        let linear = all.map(|answers| [&*answers.given.linear, &*answers.motion.linear]);
+        let angular = all.map(|answers| [&*answers.given.angular, &*answers.motion.angular]);
         let Answers { given, motion } = at_next_y;
         step_on(linear, beta, [&mut given.linear, &mut motion.linear])
             + step_on(angular, beta, [&mut given.angular, &mut motion.angular])
@@ -405,19 +406,14 @@ impl<U: Unknown> Descent<U> {
 /// Finds a part of the answers to the next y from the answers at x, x_new and y, each impulses and motions. Returns
 /// the work of d on the bodies.
 fn step_on(
-    [at_x, at_trial, at_y]: [[&Vec<DVec3>; 2]; 3],
+    [at_x, at_trial, at_y]: [[&[DVec3]; 2]; 3],
     beta: f64,
-    [given, motion]: [&mut Vec<DVec3>; 2],
+    [given, motion]: [&mut [DVec3]; 2],
 ) -> f64 {
-    let one = |body: usize, given: &mut DVec3, motion: &mut DVec3| {
-        let [push, moves] = at_trial.map(|column| column[body]);
-        *given = push + (push - at_x[0][body]) * beta;
-        *motion = moves + (moves - at_x[1][body]) * beta;
-        (push - at_y[0][body]).dot(moves - at_y[1][body])
-    };
     let chunk = |first: usize, given: &mut [DVec3], motion: &mut [DVec3]| {
-        let pairs = given.iter_mut().zip(motion).enumerate();
-        pairs.fold(0.0, |sum, (k, (given, motion))| sum + one(first + k, given, motion))
+        let part = |column| part_of(column, first, given.len());
+        let [at_x, at_trial, at_y] = [at_x, at_trial, at_y].map(|answers| answers.map(part));
+        lanes::run(StepOn { at_x, at_trial, at_y, beta, next: [cast_slice_mut(given), cast_slice_mut(motion)] })
     };
     if given.len() <= SERIAL {
         let chunks = given.chunks_mut(CHUNK).zip(motion.chunks_mut(CHUNK)).enumerate();
@@ -426,6 +422,46 @@ fn step_on(
     let chunks = given.par_chunks_mut(CHUNK).zip(motion.par_chunks_mut(CHUNK)).enumerate();
     let parts: Vec<f64> = chunks.map(|(k, (given, motion))| chunk(k * CHUNK, given, motion)).collect();
     parts.into_iter().sum()
+}
+
+/// The components of `count` vectors from `first` on.
+fn part_of(column: &[DVec3], first: usize, count: usize) -> &[f64] {
+    cast_slice(&column[first..first + count])
+}
+
+/// The answers of a chunk of bodies to the next y, component by component: impulses, then motions.
+struct StepOn<'a> {
+    at_x: [&'a [f64]; 2],
+    at_trial: [&'a [f64]; 2],
+    at_y: [&'a [f64]; 2],
+    beta: f64,
+    next: [&'a mut [f64]; 2],
+}
+
+impl Task for StepOn<'_> {
+    /// Work of d.
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self) -> f64 {
+        let Self { at_x, at_trial, at_y, beta, next: [given, motion] } = self;
+        let count = given.len();
+        let [at_x, at_trial, at_y] = [at_x, at_trial, at_y].map(|answers| answers.map(|of| &of[..count]));
+        let motion = &mut motion[..count];
+        let mut works = [0.0; LANES];
+        let mut one = |k: usize, work: &mut f64| {
+            let [push, moves] = at_trial.map(|of| of[k]);
+            given[k] = push + (push - at_x[0][k]) * beta;
+            motion[k] = moves + (moves - at_x[1][k]) * beta;
+            *work += (push - at_y[0][k]) * (moves - at_y[1][k]);
+        };
+        let whole = count / LANES * LANES;
+        for first in (0..whole).step_by(LANES) {
+            (0..LANES).for_each(|l| one(first + l, &mut works[l]));
+        }
+        (whole..count).for_each(|k| one(k, &mut works[k - whole]));
+        sum(&works)
+    }
 }
 
 /// The step to x_new of a chunk of contacts, which run side by side in lanes.

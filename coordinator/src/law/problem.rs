@@ -96,13 +96,18 @@ impl Problem {
             };
             chosen.par_iter().with_min_len(SERIAL).map(levers).collect_into_vec(&mut self.levers);
         }
+        self.take_free(bodies);
+        self.list_incident(bodies.len());
+        self.list_shares(bodies);
+    }
+
+    /// Takes the motion of bodies without the impulses.
+    pub(crate) fn take_free(&mut self, bodies: &Bodies) {
         self.free.linear.clone_from(&bodies.velocity);
         self.free.angular.clear();
         if !self.levers.is_empty() {
             self.free.angular.clone_from(&bodies.spin);
         }
-        self.list_incident(bodies.len());
-        self.list_shares(bodies);
     }
 
     fn set_rows(&mut self, bodies: &Bodies, contacts: &[Contact], chosen: &[u32], dt: f64) {

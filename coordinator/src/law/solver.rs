@@ -26,7 +26,9 @@ pub(crate) struct Solver<U> {
 
 impl<U: Unknown> Solver<U> {
     /// Solves the chosen contacts and sets the motion of the bodies. Contacts that were left out and now close
-    /// are added, and all are solved again. Each time fewer are left out, so that this ends.
+    /// are added, and all are solved again. Each time fewer are left out, so that this ends. If the problem is
+    /// `set`, it is that of the last call, but for the bodies' velocities and the models of their response; its
+    /// solution is the first guess.
     pub(crate) fn solve(
         &mut self,
         settings: &LawSettings,
@@ -34,11 +36,17 @@ impl<U: Unknown> Solver<U> {
         selection: &mut Selection,
         bodies: &mut Bodies,
         contacts: &[Contact],
-        step: Step,
+        (step, set): (Step, bool),
     ) -> LawStatistics {
         let mut statistics = LawStatistics::default();
         loop {
-            let new = self.guess(warm_start, bodies, contacts, &selection.chosen, step.dt);
+            let new = if set && statistics.solves == 0 {
+                self.problem.take_free(bodies);
+                self.descent.start(&mut self.problem, bodies);
+                0
+            } else {
+                self.guess(warm_start, bodies, contacts, &selection.chosen, step.dt)
+            };
             if statistics.solves == 0 {
                 statistics.new = new as u32;
             }

@@ -407,9 +407,13 @@ impl ContactProblem {
     }
 
     /// Solves for the impulses of the contacts, which take the bodies to their velocities at the end of the
-    /// step.
-    pub(crate) fn solve(&mut self, warm_start: &mut WarmStart, step: Step) -> LawStatistics {
-        self.law.solve(warm_start, &mut self.bodies, &self.contacts, step)
+    /// step; `again` if only answers of participants have changed since the last call.
+    pub(crate) fn solve(&mut self, warm_start: &mut WarmStart, step: Step, again: bool) -> LawStatistics {
+        let Self { law, bodies, contacts, .. } = self;
+        match again {
+            false => law.solve(warm_start, bodies, contacts, step),
+            true => law.solve_again(warm_start, bodies, contacts, step),
+        }
     }
 
     /// Energy that the contacts took [J]: minus the work of their impulses and couples, each times the mean

@@ -178,7 +178,7 @@ impl Simulation {
             }
             // Once an answer of the step has shown which contacts carry load, their impulses are a better guess.
             problem.law.settings.guesses_by_tree = exchange.repetitions == 0;
-            let statistics = problem.solve(warm_start, step);
+            let statistics = problem.solve(warm_start, step, exchange.repetitions > 0);
             iterations += u64::from(statistics.solve.iterations);
             unconverged += u32::from(!statistics.solve.converged);
             if exchange.secants.is_empty() {

@@ -9,7 +9,7 @@ use crate::law::response::Response;
 use crate::law::secant::Secant;
 use crate::state::problem::ContactProblem;
 use crate::step::exchange::Connections;
-use crate::synchronise::{ADDED_MASS, Ask, Share, StageRequest};
+use crate::synchronise::{ADDED_MASS, Ask, FORCING, Share, StageRequest};
 
 /// Answers of the participants in a step.
 pub(super) struct ContactExchange<'a> {
@@ -56,11 +56,12 @@ impl<'a> ContactExchange<'a> {
         let is_explicit = |k: usize| self.kinds[k] == Integration::Explicit;
         let request = |participant: usize| {
             let share = &self.shares[participant];
-            let impulse = match is_explicit(participant) {
-                true => vec![DVec3::ZERO; share.groups.len()],
-                false => share.guess.clone(),
+            let (impulse, forcing) = match is_explicit(participant) {
+                true => (vec![DVec3::ZERO; share.groups.len()], 0.0),
+                // Without groups it is not asked again.
+                false => (share.guess.clone(), if share.groups.is_empty() { 0.0 } else { FORCING }),
             };
-            StageRequest { participant, inertia: share.mass.clone(), impulse, forcing: 0.0 }
+            StageRequest { participant, inertia: share.mass.clone(), impulse, forcing }
         };
         let requests: Vec<StageRequest> = (0..self.shares.len()).map(request).collect();
         let answers = connections.ask(requests.clone())?;
