@@ -445,21 +445,26 @@ impl Task for StepOn<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self) -> f64 {
         let Self { at_x, at_trial, at_y, beta, next: [given, motion] } = self;
-        let count = given.len();
-        let [at_x, at_trial, at_y] = [at_x, at_trial, at_y].map(|answers| answers.map(|of| &of[..count]));
-        let motion = &mut motion[..count];
+        let next = |trial: f64, x: f64| trial + (trial - x) * beta;
+        let blocks = [at_x, at_trial, at_y].map(|answers| answers.map(|of| of.as_chunks::<LANES>()));
+        let (given, given_rest) = given.as_chunks_mut::<LANES>();
+        let (motion, motion_rest) = motion.as_chunks_mut::<LANES>();
         let mut works = [0.0; LANES];
-        let mut one = |k: usize, work: &mut f64| {
-            let [push, moves] = at_trial.map(|of| of[k]);
-            given[k] = push + (push - at_x[0][k]) * beta;
-            motion[k] = moves + (moves - at_x[1][k]) * beta;
-            *work += (push - at_y[0][k]) * (moves - at_y[1][k]);
-        };
-        let whole = count / LANES * LANES;
-        for first in (0..whole).step_by(LANES) {
-            (0..LANES).for_each(|l| one(first + l, &mut works[l]));
+        for (block, (given, motion)) in given.iter_mut().zip(motion).enumerate() {
+            let [[push_x, moves_x], [push, moves], [push_y, moves_y]] =
+                blocks.map(|answers| answers.map(|(blocks, _)| &blocks[block]));
+            for l in 0..LANES {
+                given[l] = next(push[l], push_x[l]);
+                motion[l] = next(moves[l], moves_x[l]);
+                works[l] += (push[l] - push_y[l]) * (moves[l] - moves_y[l]);
+            }
         }
-        (whole..count).for_each(|k| one(k, &mut works[k - whole]));
+        for (l, (given, motion)) in given_rest.iter_mut().zip(motion_rest).enumerate() {
+            let [[push_x, moves_x], [push, moves], [push_y, moves_y]] =
+                blocks.map(|answers| answers.map(|(_, rest)| rest[l]));
+            (*given, *motion) = (next(push, push_x), next(moves, moves_x));
+            works[l] += (push - push_y) * (moves - moves_y);
+        }
         sum(&works)
     }
 }
