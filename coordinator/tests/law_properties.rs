@@ -5,7 +5,7 @@
 mod cloud;
 
 use amalgam_coordinator::law::{
-    ContactLaw, LawStatistics, Step, WarmStart,
+    ContactLaw, LawStatistics, Precision, Step, WarmStart,
     bodies::{Blend, Bodies, InverseInertia},
     contact::{Contact, ContactMaterial, Sphere},
     response::{LowRank, Response, Term},
@@ -152,6 +152,38 @@ fn a_new_solver_goes_on_from_the_warm_start() {
     let kept = run(|_| ());
     assert!(run(|world| world.law = ContactLaw::default()) == kept);
     assert!(run(|world| world.warm_start = WarmStart::default()) != kept);
+}
+
+/// Contacts that are solved again for other velocities of the bodies have the solution of a first call, also
+/// those that opened before and now close. Velocities are unique without friction.
+#[test]
+fn what_is_solved_again_is_what_a_first_call_solves() {
+    let step = Step { dt: 1e-2, acceleration: G, enough: 0.0 };
+    for seed in 0..8 {
+        let mut world = cloud(seed, 300, 10.0, Spin::Ball);
+        world.law.settings.precision =
+            Precision { velocity: 1e-7, duality_gap: 1e-14, ..Precision::default() };
+        world.find_contacts(step.dt);
+        let mut turned = world.bodies.clone();
+        turned.velocity.iter_mut().for_each(|v| *v = -*v);
+        world.solve(step);
+        let presses =
+            |world: &World| -> Vec<bool> { world.law.impulses().iter().map(|p| *p != DVec3::ZERO).collect() };
+        let before = presses(&world);
+        world.bodies.clone_from(&turned);
+        let World { law, warm_start, bodies, contacts, .. } = &mut world;
+        let again = law.solve_again(warm_start, bodies, contacts, step);
+        let (mut law, mut warm_start) = (ContactLaw::default(), WarmStart::default());
+        law.settings = world.law.settings;
+        let first = law.solve(&mut warm_start, &mut turned, &world.contacts, step);
+        assert!(again.solve.converged && first.solve.converged, "{seed}");
+        for (again, first) in world.bodies.velocity.iter().zip(&turned.velocity) {
+            assert!(again.distance(*first) < 1e-6, "{seed}: {again} {first}");
+        }
+        let now = presses(&world);
+        assert!(before.iter().zip(&now).any(|(before, now)| !before && *now), "{seed}: none closes");
+        assert!(before.iter().zip(&now).any(|(before, now)| *before && !now), "{seed}: none opens");
+    }
 }
 
 #[test]

@@ -202,6 +202,32 @@ fn both_layouts_move_alike() {
     assert_eq!(by_place(&lattice).len(), by_place(&rows).len());
 }
 
+/// A lattice whose layers lie across its longest side, since rows along the next one are long.
+#[test]
+fn a_long_plate_has_the_forces_of_both_layouts() {
+    let of = |storage: &str| {
+        let mut solid = explicit(&format!(
+            "method = \"peridynamics\"\n[[bodies]]\ntype = \"peridynamic\"\nspacing = 0.1\ndensity = 1000\n\
+             shape = {{ type = \"box\", min = [0, 0, 0], max = [6.6, 0.3, 7.1] }}\nyoung_modulus = 1e6\n\
+             storage = \"{storage}\"\nsurface_correction = true\n"
+        ));
+        let rest = solid.particles().position.clone();
+        let bent = |x: &DVec3| *x + DVec3::new((3.0 * x.z).sin(), x.x * x.z, (2.0 * x.x + x.y).cos()) * 1e-3;
+        let (position, still) = (rest.iter().map(bent).collect(), vec![DVec3::ZERO; rest.len()]);
+        set_state(&mut solid, position, still);
+        let mut forces: Vec<(DVec3, DVec3)> = rest.into_iter().zip(forces(&mut solid)).collect();
+        forces.sort_by(|a, b| a.0.to_array().partial_cmp(&b.0.to_array()).expect("numbers"));
+        forces
+    };
+    let (lattice, rows) = (of("automatic"), of("rows"));
+    let scale = rows.iter().map(|(_, force)| force.length()).fold(0.0, f64::max);
+    assert!(lattice.len() == rows.len() && lattice.len() > 10_000 && scale > 0.0);
+    for ((place, force), (other_place, other)) in lattice.into_iter().zip(rows) {
+        assert_eq!(place, other_place);
+        assert!(force.distance(other) < 1e-4 * scale, "{place}: {force} {other}, of {scale}");
+    }
+}
+
 #[test]
 fn bonds_break_once_and_for_good() {
     let mut solid = block("critical_stretch = 0.02\nstrength_scatter = 0.2");

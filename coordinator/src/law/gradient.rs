@@ -405,15 +405,17 @@ impl<U: Unknown> Descent<U> {
 
 /// Finds a part of the answers to the next y from the answers at x, x_new and y, each impulses and motions. Returns
 /// the work of d on the bodies.
-fn step_on(
-    [at_x, at_trial, at_y]: [[&[DVec3]; 2]; 3],
-    beta: f64,
-    [given, motion]: [&mut [DVec3]; 2],
-) -> f64 {
+fn step_on([at_x, at_trial, at_y]: [[&[DVec3]; 2]; 3], beta: f64, [given, motion]: [&mut [DVec3]; 2]) -> f64 {
     let chunk = |first: usize, given: &mut [DVec3], motion: &mut [DVec3]| {
         let part = |column| part_of(column, first, given.len());
         let [at_x, at_trial, at_y] = [at_x, at_trial, at_y].map(|answers| answers.map(part));
-        lanes::run(StepOn { at_x, at_trial, at_y, beta, next: [cast_slice_mut(given), cast_slice_mut(motion)] })
+        lanes::run(StepOn {
+            at_x,
+            at_trial,
+            at_y,
+            beta,
+            next: [cast_slice_mut(given), cast_slice_mut(motion)],
+        })
     };
     if given.len() <= SERIAL {
         let chunks = given.chunks_mut(CHUNK).zip(motion.chunks_mut(CHUNK)).enumerate();
