@@ -78,6 +78,7 @@
 //! is always done.
 
 pub mod bodies;
+mod columns;
 mod cone;
 pub mod contact;
 pub mod gradient;
@@ -255,6 +256,9 @@ impl ContactLaw {
 
     /// Does what [`Self::solve`] does for the contacts and the step of the last call, once the velocities of
     /// the bodies are others or the models of their response. The last solution is the first guess.
+    ///
+    /// # Panics
+    /// If there are not as many contacts as in the last call.
     pub fn solve_again(
         &mut self,
         warm_start: &mut WarmStart,
@@ -262,11 +266,11 @@ impl ContactLaw {
         contacts: &[Contact],
         step: Step,
     ) -> LawStatistics {
+        assert_eq!(self.solution.impulses.len(), contacts.len(), "the contacts of the last call");
         // Reflections go by the velocities.
-        let set = !self.workspace.selection.bounces && self.solution.impulses.len() == contacts.len();
-        match set {
-            true => self.solve_chosen(warm_start, bodies, contacts, (step, true)),
-            false => self.solve(warm_start, bodies, contacts, step),
+        match self.workspace.selection.bounces {
+            false => self.solve_chosen(warm_start, bodies, contacts, (step, true)),
+            true => self.solve(warm_start, bodies, contacts, step),
         }
     }
 

@@ -8,10 +8,9 @@
 use std::sync::Arc;
 
 use amalgam_particles::DVec3;
-use amalgam_particles::lanes::{self, LANES, Lanes, Task};
-use bytemuck::{cast_slice, cast_slice_mut};
 use rayon::prelude::*;
 
+use super::columns::{add_to, dot};
 use super::tasks::{CHUNK, SERIAL};
 
 /// The part of B that is not diagonal.
@@ -51,10 +50,7 @@ impl LowRank {
     pub fn add(&self, impulse: &[DVec3], change: &mut [DVec3]) {
         let part = |(chunk, impulse): (usize, &[DVec3])| -> Vec<f64> {
             let first = chunk * CHUNK;
-            let of = |term: &Term| {
-                let direction = cast_slice(&term.direction[first..first + impulse.len()]);
-                lanes::run(Dot { a: direction, b: cast_slice(impulse) })
-            };
+            let of = |term: &Term| dot(&term.direction[first..first + impulse.len()], impulse);
             self.terms.iter().map(of).collect()
         };
         let apart = impulse.par_chunks(CHUNK).enumerate().with_min_len(SERIAL / CHUNK);
@@ -65,8 +61,7 @@ impl LowRank {
         apart.for_each(|(chunk, change)| {
             let first = chunk * CHUNK;
             for (term, &factor) in self.terms.iter().zip(&along) {
-                let direction = cast_slice(&term.direction[first..first + change.len()]);
-                lanes::run(AddTo { sum: cast_slice_mut(change), factor, direction });
+                add_to(change, factor, &term.direction[first..first + change.len()]);
             }
         });
     }
@@ -76,48 +71,5 @@ impl LowRank {
     pub fn growth(&self) -> f64 {
         let grows = self.terms.iter().filter(|term| term.weight > 0.0);
         1.0 + grows.map(|term| term.weight * term.size).sum::<f64>()
-    }
-}
-
-/// The product of two columns, component by component, in sums of one lane each.
-struct Dot<'a> {
-    a: &'a [f64],
-    b: &'a [f64],
-}
-
-impl Task for Dot<'_> {
-    type Output = f64;
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) -> f64 {
-        let ((a, a_rest), (b, b_rest)) = (self.a.as_chunks::<LANES>(), self.b.as_chunks::<LANES>());
-        let mut sums = [0.0; LANES];
-        for (a, b) in a.iter().zip(b) {
-            for l in 0..LANES {
-                sums[l] += a[l] * b[l];
-            }
-        }
-        for (sum, (a, b)) in sums.iter_mut().zip(a_rest.iter().zip(b_rest)) {
-            *sum += a * b;
-        }
-        sums.iter().sum()
-    }
-}
-
-/// Adds a column times a factor.
-struct AddTo<'a> {
-    sum: &'a mut [f64],
-    factor: f64,
-    direction: &'a [f64],
-}
-
-impl Task for AddTo<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(self) {
-        for (sum, direction) in self.sum.iter_mut().zip(self.direction) {
-            *sum += direction * self.factor;
-        }
     }
 }
