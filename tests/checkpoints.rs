@@ -257,10 +257,10 @@ fn a_lost_participant_is_told_with_the_way_to_go_on() {
 #[test]
 fn a_run_that_loses_its_solvers_is_equal_to_the_byte() {
     let folder = Folder::new();
-    let how = ["--reconnect=1m", "--checkpoint-every=20steps", "--threads=1", "--quiet"];
+    let how = ["--reconnect=1m", "--checkpoint-every=10steps", "--threads=1", "--quiet"];
     let run = folder.command(&repository(DROP), &how).stderr(Stdio::piped()).spawn().expect("starts");
     for killed in 1..=4 {
-        let is_on = || steps(&folder).last().is_some_and(|step| *step >= 120 * killed);
+        let is_on = || steps(&folder).last().is_some_and(|step| *step >= 40 * killed);
         assert!(wait_until(LONGEST, is_on), "{:?}", steps(&folder));
         let solvers = children(run.id());
         signal(solvers[killed as usize % solvers.len()], "KILL");
@@ -332,7 +332,7 @@ fn a_checkpoint_that_the_disk_does_not_take_costs_none() {
 #[test]
 fn what_cannot_be_resumed_is_told() {
     let folder = Folder::new();
-    let how = ["--checkpoint-every=30steps", "--frames=2", "--quiet"];
+    let how = ["--checkpoint-every=10steps", "--frames=2", "--quiet"];
     assert_success(&folder.run(&repository(DROP), &how), "drop");
     let known = steps(&folder);
     assert_eq!(known.len(), 2, "two are kept: {known:?}");

@@ -114,7 +114,8 @@ fn splash() -> Scene {
         sheet("[-0.1, -0.1, 0.1]", 0.2, "pinned = 'edges'"),
         sheet("[-0.045, -0.035, 0.125]", 0.08, "velocity = [0, 0, -1.0]")
     );
-    let water = "method = 'sph'\nspacing = 0.02\n[[shapes]]\ntype = 'sphere'\ncenter = [0, 0, 0.22]\nradius = 0.06\n\
+    // The velocity at the end of a step of several sub-steps is that of the last one.
+    let water = "method = 'sph'\nspacing = 0.02\nsubsteps_max = 1\n[[shapes]]\ntype = 'sphere'\ncenter = [0, 0, 0.22]\nradius = 0.06\n\
                  velocity = [0, 0, -2.0]\n";
     law(Scene::new(0.06, 1e-3), &[(["cloth", "water"], 0.2)])
         .with("cloth", SolidProgram, cloth)
@@ -158,6 +159,23 @@ fn what_is_reported_is_what_moves() {
         before = frames.into_iter().map(|frame| frame.positions).collect();
     }
     assert!(touched > 1000 && dissipated > 1e-3, "{touched} contacts, {dissipated} J");
+}
+
+/// A fluid that integrates once in a step takes sub-steps, unless its section has their number.
+#[test]
+fn a_fluid_takes_sub_steps_under_the_law() {
+    let steps = |method: ContactMethod, keys: &str| {
+        let water = format!(
+            "method = 'sph'\nspacing = 0.02\n{keys}\n[[shapes]]\ntype = 'sphere'\ncenter = [0, 0, 0.2]\nradius = 0.06\n"
+        );
+        let scene = Scene::new(0.01, 1.0).coupling(|coupling| coupling.method = Some(method));
+        scene.with("water", FluidProgram, water).run().summary().steps
+    };
+    let long = steps(ContactMethod::ContactLaw, "");
+    let short = steps(ContactMethod::ContactLaw, "substeps_max = 1");
+    assert!(short.abs_diff(3 * long) < 3, "{short} steps, with sub-steps {long}");
+    assert_eq!(steps(ContactMethod::MergeSplit, ""), short);
+    assert_eq!(steps(ContactMethod::MergeSplit, "substeps_max = 3"), long);
 }
 
 /// With merging the same scene reports motion that is none.
@@ -205,18 +223,17 @@ fn meet(method: Option<ContactMethod>, integrator: &str, is_first: bool) -> [Str
 
 /// A program of strangers that says that it is explicit counts as one of ours does.
 #[test]
-fn the_law_is_the_default_where_all_participants_are_explicit() {
+fn the_law_is_the_default_beside_at_most_one_implicit_participant() {
     let (law, merging) = (Some(ContactMethod::ContactLaw), Some(ContactMethod::MergeSplit));
-    for (integrator, usual, reason) in [
-        ("velocity-verlet", law, "the default, since all participants are explicit"),
-        ("implicit-euler", merging, "the default, since thrown is implicit"),
+    for (integrator, reason) in [
+        ("velocity-verlet", "the default, since all participants are explicit"),
+        ("implicit-euler", "the default, since only thrown is implicit"),
     ] {
         let [method, why, end] = meet(None, integrator, true);
-        let [named, told, same] = meet(usual, integrator, true);
+        let [named, told, same] = meet(law, integrator, true);
         assert_eq!([method, why, end.clone()], [named, reason.to_string(), same]);
         assert_eq!(told, "the scene says so");
-        let other = if usual == law { merging } else { law };
-        assert_ne!(meet(other, integrator, true)[2], end, "{integrator}: the method changes nothing");
+        assert_ne!(meet(merging, integrator, true)[2], end, "{integrator}: the method changes nothing");
     }
     let [first, last] = [true, false].map(|is_first| meet(None, "velocity-verlet", is_first));
     assert_eq!(first[1], last[1]);
@@ -224,21 +241,23 @@ fn the_law_is_the_default_where_all_participants_are_explicit() {
 
 #[test]
 fn a_key_that_the_default_does_not_read_is_refused() {
-    let connect = |integrator: &str, alpha: Option<f64>, contact: Vec<ContactSettings>| {
+    let connect = |names: &[&str], alpha: Option<f64>, contact: Vec<ContactSettings>| {
         let scene = Scene::new(0.02, 1e-3).coupling(|coupling| {
             (coupling.method, coupling.alpha, coupling.contact) = (None, alpha, contact);
         });
-        let scene = scene.with("ball", SolidProgram, ball(DVec3::ZERO, DVec3::ZERO, 0.1, integrator));
+        let start = |k: usize| ball(DVec3::X * k as f64, DVec3::ZERO, 0.1, "implicit-euler");
+        let named = names.iter().enumerate();
+        let scene = named.fold(scene, |scene, (k, name)| scene.with(name, SolidProgram, start(k)));
         scene.connect().err().map(|error| error.to_string())
     };
     let own = || vec![ContactSettings { between: ["ball", "ball"].map(String::from), ..Default::default() }];
-    let error = connect("velocity-verlet", Some(0.0), Vec::new()).expect("an error");
+    let error = connect(&["ball"], Some(0.0), Vec::new()).expect("an error");
     let wanted = "write method = \"merge-split\" under [coupling], or leave alpha out";
     assert!(error.contains(wanted), "{error}");
-    let error = connect("implicit-euler", None, own()).expect("an error");
-    let wanted =
-        "since ball is implicit: write method = \"contact-law\" under [coupling], or leave contact out";
+    let both = ["ball", "net"];
+    let error = connect(&both, None, own()).expect("an error");
+    let wanted = "since ball and net are implicit: write method = \"contact-law\" under [coupling], or leave contact out";
     assert!(error.contains(wanted), "{error}");
-    assert_eq!(connect("velocity-verlet", None, own()), None);
-    assert_eq!(connect("implicit-euler", Some(0.0), Vec::new()), None);
+    assert_eq!(connect(&["ball"], None, own()), None);
+    assert_eq!(connect(&both, Some(0.0), Vec::new()), None);
 }

@@ -16,8 +16,15 @@ use tokio::sync::watch;
 /// The step from which on harm is done; two checkpoints are then on the disk.
 const STEP: u64 = 60;
 
-const RUN: [&str; 5] =
-    ["--quiet", "--threads=1", "--frames=1", "--checkpoint-every=20steps", "--set=coupling.step_deadline=1"];
+/// Steps of merging have several stages.
+const RUN: [&str; 6] = [
+    "--quiet",
+    "--threads=1",
+    "--frames=1",
+    "--checkpoint-every=20steps",
+    "--set=coupling.step_deadline=1",
+    "--set=coupling.method=merge-split",
+];
 
 /// Calls, and what each is for.
 const CALLS: [(&str, &str); 5] = [

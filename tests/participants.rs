@@ -64,6 +64,8 @@ max = [1, 1, 1]
 duration = 0.05
 frame_interval = 0.05
 dt_max = 0.001
+[coupling]
+method = "merge-split"
 [[participants]]
 name = "plate"
 solver = "solid"

@@ -118,7 +118,8 @@ velocity = [0, 10, 0]
 
 #[test]
 fn a_cloth_under_water_is_the_same_on_any_number_of_ranks() {
-    let ([_, contacts], files) = assert_same_on_ranks(CLOTH, &[], "cloth", &[2, 3, 5, 8]);
+    let ([_, contacts], files) =
+        assert_same_on_ranks(CLOTH, &["--set=coupling.method=merge-split"], "cloth", &[2, 3, 5, 8]);
     assert!(contacts["group_size_max"].as_u64() > Some(2), "{contacts}");
     assert!(files.len() > 4, "{:?}", files.keys());
 }

@@ -40,11 +40,13 @@ fn a_trace_has_phases_waits_and_bytes_of_every_step() {
     let folder = Folder::new();
     let trace = folder.path().join("trace.json");
     let scene = repository(DROP);
-    let plain = folder.run(&scene, &["--quiet", "--threads=1", "--frames=2"]);
+    // Merging has all phases.
+    let how = ["--quiet", "--threads=1", "--frames=2", "--set=coupling.method=merge-split"];
+    let plain = folder.run(&scene, &how);
     assert!(plain.status.success(), "{}", stderr(&plain));
     let hash = folder.summary()["state_hash"].clone();
     let argument = format!("--trace={}", trace.display());
-    let traced = folder.run(&scene, &["--quiet", "--threads=1", "--frames=2", &argument]);
+    let traced = folder.run(&scene, &[&how[..], &[&argument]].concat());
     assert!(traced.status.success(), "{}", stderr(&traced));
     let summary = folder.summary();
     assert_eq!(summary["state_hash"], hash);

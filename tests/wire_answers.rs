@@ -205,6 +205,7 @@ fn a_false_particle_table_is_refused() {
         ("a mass beyond all", Lie::Initialize(|answer| put(&mut answer.columns, "mass", &[1e300]))),
         ("a radius beyond all", Lie::Initialize(|answer| put(&mut answer.columns, "radius", &[1e300]))),
         ("a step of next to nothing", Lie::Initialize(|answer| header(answer).stable_dt = 1e-300)),
+        ("sub-steps without end", Lie::Initialize(|answer| header(answer).substeps_once = 1001)),
         ("negative mass", Lie::Initialize(|answer| put(&mut answer.columns, "mass", &[-1.0]))),
         ("no radius", Lie::Initialize(|answer| put(&mut answer.columns, "radius", &[0.1, 0.0, 0.1]))),
         ("neither movable nor not", Lie::Initialize(|answer| put(&mut answer.columns, "immovable", &[7u8]))),
@@ -243,6 +244,7 @@ fn a_false_particle_table_is_refused() {
     a mass beyond all: participant liar broke the contract in Initialize of step 0: particle 0: mass is 1e300, but must be positive, from 1e-50 to 1e50 kg
     a radius beyond all: participant liar broke the contract in Initialize of step 0: particle 0: radius is 1e300, but must be positive, from 1e-30 to 1e12 m
     a step of next to nothing: participant liar broke the contract in Initialize of step 0: stable_dt is 1e-300, but must be at least 1e-30 s
+    sub-steps without end: participant liar broke the contract in Initialize of step 0: substeps_once is 1001, but must be at most 1000
     negative mass: participant liar broke the contract in Initialize of step 0: particle 0: mass is -1, but must be positive, from 1e-50 to 1e50 kg
     no radius: participant liar broke the contract in Initialize of step 0: particle 1: radius is 0, but must be positive, from 1e-30 to 1e12 m
     neither movable nor not: participant liar broke the contract in Initialize of step 0: immovable[0] is 7, but must be 0 or 1

@@ -81,7 +81,8 @@ fn a_run_leaves_frames_pictures_tables_and_a_summary() {
 #[test]
 fn the_scene_beside_the_results_repeats_the_run_and_replaces_its_results() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let first = run(folder.path(), &["--frames", "2", "--quiet", "--set", "coupling.alpha=0.25"]);
+    let set = ["--set", "coupling.method=merge-split", "--set", "coupling.alpha=0.25"];
+    let first = run(folder.path(), &[&["--frames", "2", "--quiet"][..], &set].concat());
     assert!(first.status.success(), "{}", text(&first.stderr));
     assert_eq!(text(&first.stdout), "", "--quiet");
     let before = summary(folder.path());
@@ -130,8 +131,9 @@ fn a_body_that_does_not_move_is_written_once_and_after_a_resume_too() {
 fn the_total_energy_never_rises() {
     for (split, alpha) in [("paper", "0"), ("paper", "1"), ("symmetric", "1")] {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let settings = [format!("coupling.split={split}"), format!("coupling.alpha={alpha}")];
-        let output = run(folder.path(), &["--quiet", "--set", &settings[0], "--set", &settings[1]]);
+        let settings = [format!("--set=coupling.split={split}"), format!("--set=coupling.alpha={alpha}")];
+        let merge = "--set=coupling.method=merge-split";
+        let output = run(folder.path(), &["--quiet", merge, &settings[0], &settings[1]]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let table = fs::read_to_string(folder.path().join("out/drop/probes/energy.csv")).expect("reads");
         let total = |row: &str| row.rsplit(',').next().and_then(|cell| cell.parse::<f64>().ok());
@@ -332,7 +334,9 @@ participant = 'sheet'
         let momenta: Vec<f64> = table.lines().skip(1).map(upwards).collect();
         momenta.iter().copied().fold(f64::NEG_INFINITY, f64::max) / -momenta[0]
     };
-    let (by_default, as_in_the_paper) = (thrown_back(&[]), thrown_back(&["--set=coupling.alpha=1"]));
+    const MERGE: &str = "--set=coupling.method=merge-split";
+    let by_default = thrown_back(&[]).max(thrown_back(&[MERGE]));
+    let as_in_the_paper = thrown_back(&[MERGE, "--set=coupling.alpha=1"]);
     println!("{by_default} and {as_in_the_paper} of the momentum");
     assert!(by_default < 0.05, "{by_default} of the momentum");
     assert!(as_in_the_paper > 0.2, "{as_in_the_paper}: the scene tells nothing apart");

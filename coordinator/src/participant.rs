@@ -37,6 +37,8 @@ pub(crate) struct Part {
     pub(crate) tracked: Vec<ParticleId>,
     /// Longest next step of its solver [s].
     pub(crate) stable_dt: f64,
+    /// The longest step as a multiple of the step that its answers name.
+    pub(crate) substeps: f64,
     /// Wall time in which its solver has computed [s].
     pub(crate) solver_s: f64,
     /// Wall time that was spent on waiting for it [s].
@@ -70,7 +72,7 @@ impl PartState {
 impl Part {
     /// State for a checkpoint, in addition to the participant's own snapshot.
     pub(crate) fn state(&self) -> PartState {
-        let Self { connection, roster, cells, committed, tracked, stable_dt, solver_s, waited_s } = self;
+        let Self { connection, roster, cells, committed, tracked, stable_dt, solver_s, waited_s, .. } = self;
         PartState {
             roster: roster.clone(),
             cells: cells.clone(),
@@ -112,11 +114,12 @@ impl Part {
 
 impl Participant {
     /// A participant at the start of a run. `grids` are all grids that some participant asks about. Of a participant
-    /// that was brief the coordinator must still ask which of their cells it occupies.
+    /// that was brief the coordinator must still ask which of their cells it occupies. `asks_once` is true if explicit
+    /// participants integrate once in a step.
     pub(crate) fn new(
         connection: Connection,
         table: Table,
-        grids: &[Lattice],
+        (grids, asks_once): (&[Lattice], bool),
         tracked: Vec<ParticleId>,
     ) -> Self {
         let Particles { position, velocity, radius, .. } = &table.particles;
@@ -137,8 +140,11 @@ impl Participant {
         let kind = table.integration.unwrap_or(connection.description.integration);
         let roster = Roster::new(&table).with_bodies(&table.particles, table.bodies);
         let cells = grids.iter().map(occupied).collect();
-        let (stable_dt, solver_s, waited_s) = (table.stable_dt, 0.0, 0.0);
-        let part = Part { connection, roster, cells, committed, tracked, stable_dt, solver_s, waited_s };
+        let is_once = asks_once && kind == Integration::Explicit;
+        let substeps = f64::from(if is_once { table.substeps_once.max(1) } else { 1 });
+        let (stable_dt, solver_s, waited_s) = (substeps * table.stable_dt, 0.0, 0.0);
+        let part =
+            Part { connection, roster, cells, committed, tracked, stable_dt, substeps, solver_s, waited_s };
         Self { kind, triangles: table.triangles, occupancy: table.occupancy, start_hash, part }
     }
 }

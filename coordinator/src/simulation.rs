@@ -147,9 +147,12 @@ impl Simulation {
             .map(|settings| Probe::new((settings, probes), &names, &tables, &mut tracked))
             .collect::<Result<Vec<Probe>, CoordinatorError>>()?;
         let is_brief: Vec<bool> = tables.iter().map(|table| table.brief.is_some()).collect();
+        let asks_once = setup.chosen.method.properties().asks_once;
         let parts = connections.into_iter().zip(tables).zip(tracked);
         let mut participants: Vec<Participant> = parts
-            .map(|((connection, table), tracked)| Participant::new(connection, table, &grids, tracked))
+            .map(|((connection, table), tracked)| {
+                Participant::new(connection, table, (&grids, asks_once), tracked)
+            })
             .collect();
         setup.check(&participants)?;
         let brief = participants.iter_mut().zip(is_brief).filter(|&(_, is_brief)| is_brief);

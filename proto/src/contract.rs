@@ -105,6 +105,9 @@ pub struct Table {
     pub bodies: Option<Vec<ParticleId>>,
     /// True if the solver keeps its particles off the scene's obstacles, without friction.
     pub keeps_off_obstacles: bool,
+    /// Steps of `stable_dt` that a step may hold if the solver integrates once in it: it takes them as sub-steps.
+    /// 0 and 1: none. For explicit participants.
+    pub substeps_once: u32,
 }
 
 impl Table {

@@ -47,6 +47,8 @@ pub struct Basics<'a> {
     pub radius: f64,
     /// Sub-steps in the longest step.
     pub substeps_max: u32,
+    /// Times the longest step that a step may last in which the fluid integrates once.
+    pub substeps_once: u32,
     /// Emitters and sinks, as they are at the start.
     pub sources: &'a Sources,
     /// Winds, layers that damp, and fields of force.
@@ -480,6 +482,12 @@ impl<M: FluidMethod> Solver for Fluid<M> {
     fn stable_dt(&self) -> f64 {
         let Basics { substeps_max, fields_of_force, .. } = self.method.basics();
         (f64::from(substeps_max) * self.stable_substep).min(fields_of_force.stable_dt())
+    }
+
+    fn substeps_once(&self) -> u32 {
+        let Basics { substeps_once, fields_of_force, .. } = self.method.basics();
+        // Fields of force push once in a step, however many sub-steps it has.
+        if fields_of_force.is_empty() { substeps_once } else { 1 }
     }
 
     fn begin(&mut self) -> Result<(), SolverError> {

@@ -71,6 +71,8 @@ pub struct SphParameters {
     pub cfl: f64,
     /// The longest step asked for is this many sub-steps long.
     pub substeps_max: u32,
+    /// A step in which the fluid integrates once may be this many times longer.
+    pub substeps_once: u32,
     /// Gravity [m/s^2].
     pub gravity: DVec3,
     /// Walls of the domain, if they hold the fluid.

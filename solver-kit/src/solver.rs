@@ -215,6 +215,12 @@ pub trait Solver: Send + Sync + 'static {
         f64::INFINITY
     }
 
+    /// Steps of [`Self::stable_dt`] that a step may hold if the solver integrates once in it. The solver takes
+    /// them as sub-steps. Asked once, of explicit solvers.
+    fn substeps_once(&self) -> u32 {
+        1
+    }
+
     /// Grid for which this solver asks which cells particles of any participant occupy.
     fn occupancy_grid(&self) -> Option<Lattice> {
         None

@@ -209,12 +209,13 @@ use Source::{File, Text};
 const PICTURES: [&str; 2] = ["output.pictures.width=160", "output.pictures.height=120"];
 
 const LAW: &str = "coupling.method=\"contact-law\"";
+const MERGE: &str = "coupling.method=\"merge-split\"";
 
 pub(crate) const CASES: &[Case] = &[
     Case {
-        name: "drop",
+        name: "drop, merging",
         source: File("scenes/small/drop.toml"),
-        set: &[],
+        set: &[MERGE],
         steps: [100, 300, 500],
         is_for_fields: true,
     },
@@ -222,7 +223,7 @@ pub(crate) const CASES: &[Case] = &[
         name: "drop, contact law",
         source: File("scenes/small/drop.toml"),
         set: &[LAW],
-        steps: [100, 300, 500],
+        steps: [40, 100, 160],
         is_for_fields: true,
     },
     Case {

@@ -91,16 +91,7 @@ mod tests {
     }
 
     fn table(particles: Particles) -> Table {
-        Table {
-            particles,
-            brief: None,
-            stable_dt: f64::INFINITY,
-            occupancy: None,
-            keeps_off_obstacles: false,
-            triangles: Vec::new(),
-            integration: None,
-            bodies: None,
-        }
+        Table { particles, stable_dt: f64::INFINITY, ..Table::default() }
     }
 
     fn ball(radius: f64) -> Table {

@@ -12,8 +12,8 @@ use super::pairwise::{PairwiseImpulseSettings, PenaltySettings, SphRepulsionSett
 #[serde(deny_unknown_fields, default)]
 pub struct CouplingSettings {
     /// Method by which particles in contact affect each other: `"contact-law"`, `"merge-split"`, or
-    /// `"penalty"`, `"sph-repulsion"`, `"pairwise-impulse"` to compare with. Default: `"contact-law"` where
-    /// all participants are explicit, else `"merge-split"`.
+    /// `"penalty"`, `"sph-repulsion"`, `"pairwise-impulse"` to compare with. Default: `"merge-split"` where
+    /// a participant is a projection or two are implicit, else `"contact-law"`.
     pub method: Option<ContactMethod>,
     /// `[[coupling.contact]]`: surfaces of pairs of participants. Only read with `method =
     /// "contact-law"`.

@@ -15,7 +15,7 @@ pub(crate) struct ChosenMethod {
 
 impl CouplingSettings {
     /// The method that the scene names, or else the default for participants with these names and
-    /// integrations: the contact law if all are explicit, else merging.
+    /// integrations: the contact law, unless a pressure projection or two implicit participants have to agree.
     ///
     /// # Errors
     /// Without a named method, the text of a fault if the scene has a key that the default does not read.
@@ -26,13 +26,16 @@ impl CouplingSettings {
         if let Some(method) = self.method {
             return Ok(ChosenMethod { method, reason: "the scene says so".into() });
         }
-        let other = participants.into_iter().find(|&(_, kind)| kind != Integration::Explicit);
-        let (method, reason) = match other {
-            None => (ContactMethod::ContactLaw, "all participants are explicit".to_string()),
-            Some((name, Integration::Projection)) => {
-                (ContactMethod::MergeSplit, format!("{name} is a pressure projection"))
+        let others: Vec<_> =
+            participants.into_iter().filter(|&(_, kind)| kind != Integration::Explicit).collect();
+        let projection = others.iter().find(|&&(_, kind)| kind == Integration::Projection);
+        let (method, reason) = match (projection, &others[..]) {
+            (Some((name, _)), _) => (ContactMethod::MergeSplit, format!("{name} is a pressure projection")),
+            (None, []) => (ContactMethod::ContactLaw, "all participants are explicit".to_string()),
+            (None, [(name, _)]) => (ContactMethod::ContactLaw, format!("only {name} is implicit")),
+            (None, [(name, _), (other, _), ..]) => {
+                (ContactMethod::MergeSplit, format!("{name} and {other} are implicit"))
             }
-            Some((name, _)) => (ContactMethod::MergeSplit, format!("{name} is implicit")),
         };
         match self.written().find(|&(_, reader)| reader != method) {
             None => Ok(ChosenMethod { method, reason: format!("the default, since {reason}") }),
@@ -82,7 +85,7 @@ mod tests {
     const PROJECTION: (&str, Integration) = ("pool", Integration::Projection);
 
     #[test]
-    fn the_law_is_the_default_where_all_are_explicit() {
+    fn the_law_is_the_default_unless_several_have_to_agree() {
         let chosen = |participants: &[(&'static str, Integration)]| {
             let ChosenMethod { method, reason } =
                 CouplingSettings::default().choose(participants.iter().copied()).expect("no stray key");
@@ -93,8 +96,13 @@ mod tests {
             law,
             (ContactMethod::ContactLaw, "the default, since all participants are explicit".into())
         );
-        let merged = chosen(&[EXPLICIT, IMPLICIT]);
-        assert_eq!(merged, (ContactMethod::MergeSplit, "the default, since stiff is implicit".into()));
+        let law = chosen(&[EXPLICIT, IMPLICIT, EXPLICIT]);
+        assert_eq!(law, (ContactMethod::ContactLaw, "the default, since only stiff is implicit".into()));
+        let merged = chosen(&[IMPLICIT, EXPLICIT, ("ball", Integration::Implicit)]);
+        assert_eq!(
+            merged,
+            (ContactMethod::MergeSplit, "the default, since stiff and ball are implicit".into())
+        );
         let merged = chosen(&[EXPLICIT, PROJECTION]);
         assert_eq!(
             merged,
@@ -155,9 +163,11 @@ mod tests {
             ("contact_iterations_max", &|s| s.contact_iterations_max = 7),
         ];
         for (key, set) in law {
-            let error = refused([EXPLICIT, IMPLICIT], set);
+            let error = refused([EXPLICIT, PROJECTION], set);
             assert!(
-                error.contains("since stiff is implicit: write method = \"contact-law\" under [coupling]"),
+                error.contains(
+                    "since pool is a pressure projection: write method = \"contact-law\" under [coupling]"
+                ),
                 "{key}: {error}"
             );
         }

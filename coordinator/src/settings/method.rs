@@ -35,6 +35,8 @@ pub(crate) struct MethodProperties {
     /// Particles in contact merge to groups, and each participant answers for its part of a group. With
     /// `false`, a group has one participant.
     pub(crate) merges: bool,
+    /// Explicit participants integrate once in a step.
+    pub(crate) asks_once: bool,
     /// Contacts give no energy, and store none that no participant reports.
     pub(crate) conserves_energy: bool,
     /// The order of participants in the scene changes no bit. With `false`, trees of merges and sequences of
@@ -50,6 +52,7 @@ impl ContactMethod {
                 looks_ahead: true,
                 on_surfaces: true,
                 merges: false,
+                asks_once: true,
                 conserves_energy: true,
                 orders_by_name: true,
             },
@@ -57,6 +60,7 @@ impl ContactMethod {
                 looks_ahead: false,
                 on_surfaces: false,
                 merges: true,
+                asks_once: false,
                 conserves_energy: true,
                 orders_by_name: false,
             },
@@ -64,6 +68,7 @@ impl ContactMethod {
                 looks_ahead: false,
                 on_surfaces: false,
                 merges: false,
+                asks_once: false,
                 conserves_energy: false,
                 orders_by_name: false,
             },

@@ -82,7 +82,7 @@ impl Simulation {
                 return Err(CoordinatorError::Protocol { participant, step, phase: "Commit", reason });
             }
             part.cells.clone_from(&committed.cells);
-            part.stable_dt = committed.stable_dt;
+            part.stable_dt = part.substeps * committed.stable_dt;
             self.scratch.record.dissipated += committed.not_taken;
             part.solver_s += committed.solver_seconds;
             part.committed = committed;

@@ -29,7 +29,7 @@ const SEARCHES_MAX: u32 = 4;
 
 /// Tolerance of the contacts' velocities relative to the error of the response's model, as long as the model
 /// errs.
-const FORCING: f64 = 0.05;
+const FORCING: f64 = 0.1;
 
 impl Simulation {
     /// Finds the velocities at the end of the step.
@@ -187,7 +187,8 @@ impl Simulation {
             exchange.repetitions += 1;
             let is_last = exchange.repetitions >= settings.repetitions_max;
             let forcing = if is_last { 0.0 } else { next_forcing(error, before, wanted) };
-            before = error;
+            // Without an answer to impulses of this step, velocities are unknown to their own size.
+            before = if exchange.repetitions == 1 { exchange.speed.max(fall) } else { error };
             error = exchange.repeat(problem, forcing, &mut connections)?;
             let is_enough = error <= wanted && step.enough <= 0.5 * wanted && forcing == 0.0;
             if is_enough || exchange.repetitions >= settings.repetitions_max {

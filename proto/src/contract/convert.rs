@@ -8,8 +8,8 @@ use amalgam_particles::{
 };
 
 use super::values::{
-    check_name, flags, lattice_from_wire, lattice_to_wire, margin_from_wire, positive_time, take_surface,
-    tuples,
+    check_name, flags, lattice_from_wire, lattice_to_wire, margin_from_wire, positive_time, substeps_once,
+    take_surface, tuples,
 };
 use super::{
     AskFrame, AskSave, Batch, Begin, Brief, Call, Context, Description, Frame, FrameFiles, Integration,
@@ -100,6 +100,7 @@ impl Call for Table {
             integration: self.integration.map_or(v1::Integration::Unspecified, Integration::to_wire).into(),
             bodies: self.bodies.is_some(),
             keeps_off_obstacles: self.keeps_off_obstacles,
+            substeps_once: self.substeps_once,
             brief: self.brief.as_ref().map(|brief| v1::Brief {
                 mass: brief.mass,
                 radius: brief.radius,
@@ -132,6 +133,7 @@ impl Call for Table {
             stable_dt: positive_time("stable_dt", header.stable_dt)?,
             occupancy: header.occupancy.map(lattice_from_wire).transpose()?,
             keeps_off_obstacles: header.keeps_off_obstacles,
+            substeps_once: substeps_once(header.substeps_once)?,
             ..Self::default()
         };
         if let Some(brief) = header.brief {

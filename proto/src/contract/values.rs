@@ -31,6 +31,9 @@ pub const SUM_LIMIT: f64 = 1e100;
 /// f64.
 pub const DT_RANGE: (f64, f64) = (1e-30, 1e15);
 
+/// Largest number of sub-steps in a step in which a participant integrates once.
+const SUBSTEPS_ONCE_MAX: u32 = 1000;
+
 /// Every slope and every inertia is smaller than this [kg].
 pub const SLOPE_LIMIT: f64 = 1e62;
 
@@ -88,6 +91,14 @@ pub(super) fn positive_time(name: &str, value: f64) -> Result<f64, WireError> {
     } else {
         let shortest = DT_RANGE.0;
         Err(WireError::Rule(format!("{name} is {}, but must be at least {shortest:e} s", number(value))))
+    }
+}
+
+pub(super) fn substeps_once(value: u32) -> Result<u32, WireError> {
+    if value <= SUBSTEPS_ONCE_MAX {
+        Ok(value)
+    } else {
+        Err(WireError::Rule(format!("substeps_once is {value}, but must be at most {SUBSTEPS_ONCE_MAX}")))
     }
 }
 

@@ -350,7 +350,15 @@ impl FluidMethod for FlipMethod {
     fn basics(&self) -> Basics<'_> {
         let FlipParameters { spacing, particle_mass, radius, substeps_max, ref sources, ref fields, .. } =
             self.settings.parameters;
-        Basics { spacing, particle_mass, radius, substeps_max, sources, fields_of_force: fields }
+        Basics {
+            spacing,
+            particle_mass,
+            radius,
+            substeps_max,
+            substeps_once: 1,
+            sources,
+            fields_of_force: fields,
+        }
     }
 
     fn keeps_off_obstacles(&self) -> bool {

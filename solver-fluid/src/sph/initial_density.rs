@@ -202,6 +202,7 @@ pub(crate) fn densest_by_kernel(
         formulation,
         cfl: 1.0,
         substeps_max: 1,
+        substeps_once: 1,
         gravity: DVec3::ZERO,
         walls,
         obstacles: ObstacleDensity::new(obstacles, walls, &kernel, spacing),

@@ -10,9 +10,11 @@
 //! the spacing. With a lower viscosity, such as 0.001 Pa s for water, pressure waves of the size of a
 //! particle last long.
 //!
-//! `substeps_max` is 1 by default. Forces of the first sub-step do not depend on groups, so that a second
-//! stage of a step with one sub-step costs next to nothing. With n sub-steps, each stage computes n - 1 of
-//! them again. A larger value pays if the rest of a coupled step costs more than a sub-step here.
+//! `substeps_max` is 1 by default where particles merge. Forces of the first sub-step do not depend on groups,
+//! so that a second stage of a step with one sub-step costs next to nothing. With n sub-steps, each stage
+//! computes n - 1 of them again, and particles overlap more. Where the fluid integrates once in a step, as
+//! under the contact law, the default is [`SUBSTEPS_ONCE`]: each sub-step is computed once more, at the end of
+//! the step, and the other participants take fewer steps.
 //!
 //! During a step a group is a boundary in prescribed motion, which limits the number of sub-steps. In a dam
 //! break with groups of 1.1 times their fluid's mass, 4 sub-steps at the default `cfl` gave the same motion
@@ -37,8 +39,7 @@ use super::{
 use crate::filling::{FilledShape, fill, total, volume_warnings};
 use crate::section::{
     EmitterSection, FacesSection, Faults, Method, SinkSection, check_emitters, check_inside,
-    default_rest_density, default_substeps_max, no_faces, parse, particles, source_faults, sources,
-    take_fields,
+    default_rest_density, no_faces, parse, particles, source_faults, sources, take_fields,
 };
 
 /// Strength alpha of the artificial viscosity [Monaghan1992] that the default viscosity is equivalent to.
@@ -95,9 +96,8 @@ struct SphSection {
     /// Courant number of a sub-step, above 0 and at most 1.
     #[serde(default = "default_cfl")]
     cfl: f64,
-    /// Sub-steps in the longest step, 1 to 100.
-    #[serde(default = "default_substeps_max")]
-    substeps_max: u32,
+    /// Sub-steps in the longest step, 1 to 100. Default: 3 under the contact law, 1 where particles merge.
+    substeps_max: Option<u32>,
     /// `[[participants.settings.shapes]]`: the shapes to fill, one or more.
     shapes: Vec<MovingShape>,
     /// Discs that emit fluid, a list.
@@ -129,6 +129,9 @@ fn default_walls() -> FacesSection {
 fn default_cfl() -> f64 {
     0.4
 }
+
+/// Default for the sub-steps of a step in which the fluid integrates once.
+const SUBSTEPS_ONCE: u32 = 3;
 
 /// Names of keys in earlier versions, and their names now.
 const RENAMED: [(&str, &str); 1] = [("max_substeps", "substeps_max")];
@@ -182,7 +185,8 @@ pub fn read(section: &str, world: &World) -> Result<(SphParameters, Particles), 
         state: EquationOfState { law: section.law(), rest_density: section.rest_density, sound_speed },
         formulation,
         cfl: section.cfl,
-        substeps_max: section.substeps_max,
+        substeps_max: section.substeps_max.unwrap_or(1),
+        substeps_once: if section.substeps_max.is_none() { SUBSTEPS_ONCE } else { 1 },
         gravity: world.gravity,
         walls,
         obstacles: ObstacleDensity::new(&world.obstacles, walls, &kernel, section.spacing),
@@ -284,7 +288,7 @@ impl SphSection {
         faults.check(ratio_ok, "smoothing_ratio", "must be from 0.9 to 2: write e.g. smoothing_ratio = 1.0");
         let cfl_ok = self.cfl > 0.0 && self.cfl <= 1.0;
         faults.check(cfl_ok, "cfl", "must be above 0 and at most 1: write e.g. cfl = 0.4");
-        faults.substeps_max(self.substeps_max, 1);
+        faults.substeps_max(self.substeps_max.unwrap_or(1), 1);
         faults.0.extend(self.no_slip_faults());
         faults.0
     }

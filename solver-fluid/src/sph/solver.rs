@@ -252,10 +252,10 @@ impl FluidMethod for SphMethod {
     }
 
     fn basics(&self) -> Basics<'_> {
-        let SphParameters { spacing, mass, radius, substeps_max, ref sources, ref fields, .. } =
-            self.parameters;
-        let particle_mass = mass;
-        Basics { spacing, particle_mass, radius, substeps_max, sources, fields_of_force: fields }
+        let SphParameters { spacing, mass, radius, substeps_max, substeps_once, .. } = self.parameters;
+        let SphParameters { ref sources, ref fields, .. } = self.parameters;
+        let (particle_mass, fields_of_force) = (mass, fields);
+        Basics { spacing, particle_mass, radius, substeps_max, substeps_once, sources, fields_of_force }
     }
 
     /// The longest stable sub-step [s] at the densities found last.

@@ -121,6 +121,7 @@ impl Session {
             integration: solver.integration(),
             bodies,
             keeps_off_obstacles: solver.keeps_off_obstacles(),
+            substeps_once: solver.substeps_once(),
         };
         let mut run = Run::new((context, ranks.clone()), solver, near);
         run.has_bodies = has_bodies;
