@@ -16,7 +16,7 @@ pub(super) const MAIN_EXAMPLES: &str = "Examples:
 pub(super) const RUN_EXAMPLES: &str = "Examples:
   amalgam run scenes/water-on-cloth.toml
   amalgam run SCENE --frames 10                     a look at the first ten frames
-  amalgam run SCENE --out /tmp/try --set coupling.alpha=0 --set participants.cloth.settings.bodies[0].spacing=0.02
+  amalgam run SCENE --out /tmp/try --set time.cfl=0.3 --set participants.cloth.settings.bodies[0].spacing=0.02
   amalgam run SCENE --transport in-process --json   no child processes, summary to standard output
   amalgam run SCENE --checkpoint-every 10m          what takes days; amalgam resume goes on after whatever ended it
   amalgam run SCENE --wait 10m                      its solvers on other machines may start later than the run
