@@ -13,7 +13,7 @@
 //! `substeps_max` is 1 by default where particles merge. Forces of the first sub-step do not depend on groups,
 //! so that a second stage of a step with one sub-step costs next to nothing. With n sub-steps, each stage
 //! computes n - 1 of them again, and particles overlap more. Where the fluid integrates once in a step, as
-//! under the contact law, the default is [`SUBSTEPS_ONCE`]: each sub-step is computed once, and the other
+//! under the contact law, the default is three: each sub-step is computed once, and the other
 //! participants take fewer steps. The sub-steps after the first feel the contacts of the step before.
 //!
 //! During a step a group is a boundary in prescribed motion, which limits the number of sub-steps. In a dam
