@@ -55,6 +55,8 @@ pub struct SubstepRequest<'a> {
 pub(crate) struct Tentative {
     /// Empty in the first sub-step, before which the committed state holds.
     columns: Columns,
+    /// True if a sub-step has ended. The columns do not tell: a rank may have no particles.
+    has_ended: bool,
     /// Bound of the speed of free particles after the last sub-step [m/s].
     pub(crate) speed_bound: f64,
 }
@@ -64,12 +66,12 @@ impl Tentative {
     pub(crate) fn clear(&mut self, speed_max: f64) {
         self.columns.0.clear();
         self.columns.1.clear();
-        self.speed_bound = speed_max;
+        (self.has_ended, self.speed_bound) = (false, speed_max);
     }
 
-    /// True if the last sub-step is the first of its step.
+    /// True if the last sub-step is the first of its step. The same on all ranks.
     pub(crate) fn is_committed(&self) -> bool {
-        self.columns.0.is_empty()
+        !self.has_ended
     }
 
     /// Positions and velocities before the last sub-step.
@@ -93,7 +95,7 @@ impl Tentative {
     /// Puts advanced columns back, with a bound of the speed of their particles [m/s].
     pub(crate) fn put(&mut self, columns: Columns, speed_bound: f64) {
         self.columns = columns;
-        self.speed_bound = speed_bound;
+        (self.has_ended, self.speed_bound) = (true, speed_bound);
     }
 
     /// Takes the particles' own columns out, to be committed. Free particles get their state before the last
@@ -161,4 +163,19 @@ impl Extremes {
 /// The largest speed [m/s].
 pub(crate) fn speed_max(velocity: &[DVec3]) -> f64 {
     reduce::max(velocity.len(), 0.0, |i| velocity[i].length_squared()).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_without_particles_knows_that_a_sub_step_has_ended() {
+        let mut tentative = Tentative::default();
+        tentative.clear(0.0);
+        assert!(tentative.is_committed());
+        let columns = tentative.take(&Particles::default());
+        tentative.put(columns, 0.0);
+        assert!(!tentative.is_committed());
+    }
 }
