@@ -89,6 +89,7 @@ fn no_scene_gains_energy() {
         ("drop", &["--set=time.dt_max=8e-5"][..], 1e-6, 1e-6),
         // The fluid's own: see the next test.
         ("drop", &[ONE][..], 2e-4, 5e-6),
+        // Its steps hold three sub-steps.
         ("drop", &[][..], 6e-4, 2e-5),
     ];
     at_once(&scenes, |&(scene, arguments, rise, given)| {
