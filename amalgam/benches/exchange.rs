@@ -114,7 +114,7 @@ impl tower::Service<http::Request<tonic::body::Body>> for Mirror {
             let answer = Committed {
                 stable_dt: 1.0,
                 track_position: commit.group_velocity,
-                track_velocity: commit.member_velocity,
+                track_velocity: commit.member_velocity.unwrap_or_default(),
                 ..Committed::default()
             };
             let (header, columns) = answer.encode();
@@ -268,7 +268,7 @@ fn commit(step: u64, velocity: &[DVec3], next: Option<Next>) -> Commit {
         grids: Vec::new(),
         group_velocity: velocity.to_vec(),
         group_number: (0..velocity.len() as u32).collect(),
-        member_velocity: velocity.to_vec(),
+        member_velocity: Some(velocity.to_vec()),
         group_spin: None,
         track: Vec::new(),
         next,
@@ -399,7 +399,7 @@ impl Caller {
             dt: 1e-9,
             forcing: 0.0,
             groups: Some(self.groups.clone()),
-            inertia: vec![1.0; count],
+            inertia: Some(vec![1.0; count]),
             impulse: self.groups.velocity.clone(),
         };
         let commit = commit(
@@ -417,7 +417,7 @@ impl Caller {
             let room = |header: &_| Ok(Integrated::room(header, count as u64, 0));
             let (header, columns) = read(answer, room).await;
             let first = [sent, columns.bytes()];
-            black_box(Integrated::decode(header, columns, count as u64, 0).expect("an answer"));
+            black_box(Integrated::decode(header, columns, (count as u64, 0), false).expect("an answer"));
             let (answer, second) = send_commit(solver, commit, 0).await;
             black_box(answer);
             vec![first, second]

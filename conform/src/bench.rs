@@ -229,7 +229,7 @@ impl<'a> Bench<'a> {
             dt: ask.dt,
             forcing: 0.0,
             groups: (ask.repetition == 0).then(|| ask.groups.clone()),
-            inertia: ask.inertia.clone(),
+            inertia: Some(ask.inertia.clone()),
             impulse: ask.impulse.clone(),
         };
         call.into_packets()
@@ -249,7 +249,7 @@ impl<'a> Bench<'a> {
         change(&mut packets);
         let text = messages(&packets);
         let counts = (ask.groups.size.len() as u64, ask.groups.watch.len() as u64);
-        self.wire.integrate(stream::iter(packets), text, counts)
+        self.wire.integrate(stream::iter(packets), text, (counts, ask.repetition > 0))
     }
 
     /// End of a step that follows the answer: each group has the velocity that its momenta give it.
@@ -283,7 +283,7 @@ impl<'a> Bench<'a> {
             grids: end.grids.clone(),
             group_velocity: end.group_velocity.clone(),
             group_number: (0..end.group_velocity.len() as u32).map(|group| group + 7).collect(),
-            member_velocity: end.member_velocity.clone(),
+            member_velocity: Some(end.member_velocity.clone()),
             group_spin: self.has_bodies().then(|| end.spin.clone()),
             track: end.track.clone(),
             next: end.next.clone(),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use amalgam_network::Calls;
-use amalgam_particles::CellSet;
+use amalgam_particles::{CellSet, DMat3};
 use amalgam_proto::columns::WireError;
 use amalgam_proto::contract::{Batch, Call, Committed, Frame, Integrated, Snapshot, Surveyed, Table};
 use amalgam_proto::v1::solver_client::SolverClient;
@@ -102,6 +102,8 @@ pub(crate) struct Wire {
     exchanges: VecDeque<Exchange>,
     /// Runs that were begun: each has another name.
     pub(crate) runs: u64,
+    /// Slopes in the last answer to Integrate [kg].
+    slope: Vec<DMat3>,
 }
 
 impl Wire {
@@ -109,7 +111,7 @@ impl Wire {
         let client = SolverClient::new(channel)
             .max_decoding_message_size(message_limit())
             .max_encoding_message_size(2 * message_limit());
-        Self { runtime, client, exchanges: VecDeque::new(), runs: 0 }
+        Self { runtime, client, exchanges: VecDeque::new(), runs: 0, slope: Vec::new() }
     }
 
     /// The last calls.
@@ -213,13 +215,15 @@ impl Wire {
         &mut self,
         packets: impl Stream<Item = v1::IntegrateRequest> + Send + 'static,
         text: String,
-        (groups, watched): (u64, u64),
+        ((groups, watched), is_repetition): ((u64, u64), bool),
     ) -> Result<Integrated, No> {
         let mut client = self.client.clone();
         let answer = async move { client.integrate(packets).await };
         let room = |header: &_| Ok(Integrated::room(header, groups, watched));
-        let read = |header, columns| Integrated::decode(header, columns, groups, watched);
-        self.columns("Integrate", text, answer, room, read)
+        let read = |header, columns| Integrated::decode(header, columns, (groups, watched), is_repetition);
+        let mut answer = self.columns("Integrate", text, answer, room, read)?;
+        answer.complete(&mut self.slope);
+        Ok(answer)
     }
 
     pub(crate) fn commit(

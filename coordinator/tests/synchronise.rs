@@ -88,7 +88,7 @@ impl Systems {
         let slope = |i: usize| DMat3::from_diagonal(DVec3::splat(slope(i)));
         Integrated {
             momentum: own.clone().map(|i| change[i] * inertia[i] - impulse[i]).collect(),
-            slope: own.map(slope).collect(),
+            slope: Some(own.map(slope).collect()),
             watch_velocity: Vec::new(),
             travel_max: 0.0,
             bodies: None,

@@ -243,8 +243,9 @@ pub struct Integrate {
     pub forcing: f64,
     /// The groups; absent in a repetition, where those of repetition 0 hold.
     pub groups: Option<Groups>,
-    /// Inertia of each group [kg], infinite for a prescribed velocity.
-    pub inertia: Vec<f64>,
+    /// Inertia of each group [kg], infinite for a prescribed velocity; absent in a repetition, where those of
+    /// the last call hold.
+    pub inertia: Option<Vec<f64>>,
     /// External impulse of each group [kg m/s].
     pub impulse: Vec<DVec3>,
 }
@@ -255,8 +256,8 @@ pub struct Integrated {
     /// Momentum given to each group [kg m/s].
     pub momentum: Vec<DVec3>,
     /// Slope of each group [kg]: symmetric, positive semidefinite. Empty if all are zero
-    /// ([`Self::slope_of`]).
-    pub slope: Vec<DMat3>,
+    /// ([`Self::slope_of`]); absent in a repetition, where those of the last answer hold.
+    pub slope: Option<Vec<DMat3>>,
     /// Velocities with which the watched particles move [m/s].
     pub watch_velocity: Vec<DVec3>,
     /// Largest |v| dt / radius over free particles, or a bound of that which is below 1.
@@ -282,8 +283,8 @@ pub struct Commit {
     pub group_velocity: Vec<DVec3>,
     /// Number of each group in the coordinator's step, for frames.
     pub group_number: Vec<u32>,
-    /// Velocity of each member after splitting [m/s].
-    pub member_velocity: Vec<DVec3>,
+    /// Velocity of each member after splitting [m/s]; absent if every member has that of its group.
+    pub member_velocity: Option<Vec<DVec3>>,
     /// Angular velocity of each group [rad/s], if groups are bodies.
     pub group_spin: Option<Vec<DVec3>>,
     /// Ids whose state at the end of the step is wanted.

@@ -69,6 +69,7 @@ class Run:
     prepared: bool = False
     groups: Groups | None = None
     velocity: np.ndarray | None = None
+    inertia: np.ndarray | None = None
     watch: np.ndarray | None = None
     occupied: np.ndarray | None = None
     dt: float = 0.0
@@ -270,7 +271,8 @@ class Session:
         stage, watch = self._stage(run, header, columns)
         # Whatever fails from here on spoils the last answer: only stage 1 may follow.
         run.phase, run.last_integrate = "begun", None
-        run.groups, run.velocity, run.watch, run.occupied = stage.groups, stage.velocity, watch, stage.occupied
+        run.groups, run.velocity, run.inertia = stage.groups, stage.velocity, stage.inertia
+        run.watch, run.occupied = watch, stage.occupied
         started = time.perf_counter()
         if not run.prepared:
             run.solver.begin()
@@ -293,7 +295,7 @@ class Session:
         count, groups, velocity, watch = header.groups, run.groups, run.velocity, run.watch
         occupied_cells = run.occupied
         if header.repetition == 0:
-            sizes = columns.take("group_size", "<u4", count)
+            sizes = columns.take("group_size", "<u4", count, uniform=True)
             if (sizes < 1).any() or int(sizes.sum(dtype=np.uint64)) != header.members:
                 raise Broken(f"sizes of groups must be at least 1 and add up to {header.members} members")
             members = run.find("member", columns.ids("member", header.members))
@@ -306,7 +308,8 @@ class Session:
             occupied_cells = columns.cells("occupied") if header.has_occupied else None
         elif groups is None or count != len(groups):
             raise Broken(f"{count} groups in a repetition, the stage has {0 if groups is None else len(groups)}")
-        inertia = columns.take("inertia", "<f8", count)
+        is_as_before = header.repetition > 0 and not columns.raw("inertia")
+        inertia = run.inertia if is_as_before else columns.take("inertia", "<f8", count)
         if not ((inertia == np.inf) | ((inertia >= 1e-50) & (inertia < SLOPE_LIMIT))).all():
             raise Broken("inertia must be infinite, or from 1e-50 to 1e62 kg")
         impulse = columns.vectors("impulse", count, MOMENTUM_LIMIT, uniform=True)
@@ -346,16 +349,17 @@ class Session:
         groups, count = run.groups, len(run.groups)
         if header.bodies != (run.solver.body is not None):
             raise Broken("spins must be committed where groups are bodies, and nowhere else")
-        if (header.groups, header.members) != (count, len(groups.members)):
+        members = len(groups.members)
+        if header.groups != count or header.members not in (0, members):
             raise Broken(
-                f"{header.groups} groups and {header.members} members are committed, but the stage has {count} and "
-                f"{len(groups.members)}"
+                f"{header.groups} groups and {header.members} members are committed, but the stage has {count} and {members}"
             )
         if len(header.grids) > GRIDS_MAX:
             raise Broken(f"more than {GRIDS_MAX} grids in one Commit")
         velocity = columns.vectors("group_velocity", count, SPEED_LIMIT)
         number = columns.take("group_number", "<u4", count)
-        member = columns.vectors("member_velocity", len(groups.members), SPEED_LIMIT)
+        told = columns.vectors("member_velocity", header.members, SPEED_LIMIT)
+        member = told if header.members else velocity[groups.group_of_member]
         spin = columns.vectors("group_spin", count, SPEED_LIMIT) if header.bodies else None
         track = run.find("track", columns.ids("track", header.tracked))
         grids = [lattice(grid) for grid in header.grids]

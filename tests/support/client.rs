@@ -158,7 +158,7 @@ impl Client {
             dt: 1e-3,
             forcing: 0.0,
             groups: (repetition == 0).then(|| groups.clone()),
-            inertia: vec![2.0; count],
+            inertia: Some(vec![2.0; count]),
             impulse: vec![Default::default(); count],
         };
         let mut packets = call.into_packets();
@@ -170,7 +170,7 @@ impl Client {
                     Ok(Integrated::room(header, count as u64, watched))
                 })
                 .await?;
-            let answer = Integrated::decode(header, columns, count as u64, watched);
+            let answer = Integrated::decode(header, columns, (count as u64, watched), false);
             Ok(answer.expect("the service keeps the contract"))
         })
     }
@@ -191,7 +191,7 @@ impl Client {
             grids: Vec::new(),
             group_velocity: groups.velocity.clone(),
             group_number: (0..groups.size.len() as u32).collect(),
-            member_velocity: vec![groups.velocity[0]; groups.member.len()],
+            member_velocity: Some(vec![groups.velocity[0]; groups.member.len()]),
             group_spin: None,
             track: Vec::new(),
             next: None,

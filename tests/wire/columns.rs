@@ -119,7 +119,7 @@ proptest! {
             prop_assert_eq!(groups.size.iter().sum::<u32>() as usize, groups.member.len());
         }
         let answer = v1::IntegrateAnswer { travel_max: x, bodies: d % 2 == 1 };
-        let _ = Integrated::decode(answer, read(Ok(Integrated::room(&answer, c % 4, d % 4))), a, b);
+        let _ = Integrated::decode(answer, read(Ok(Integrated::room(&answer, c % 4, d % 4))), (a, b), c % 2 == 0);
         let commit = v1::CommitHeader {
             context: context(), tracked: c, next: (d % 2 == 0).then_some(interest), next_within: x,
             groups: (a % 4) as u32, members: b, ..Default::default()

@@ -257,7 +257,7 @@ fn refused_at_once(bench: &mut Bench<'_>) -> Check {
     let open = stream::iter(packets)
         .chain(stream::once(async { tokio::time::sleep(AT_ONCE).await }).filter_map(async |()| None));
     let start = Instant::now();
-    let answer = bench.wire.integrate(Box::pin(open), text, (1, ask.groups.watch.len() as u64));
+    let answer = bench.wire.integrate(Box::pin(open), text, ((1, ask.groups.watch.len() as u64), false));
     refused(answer, INVALID, "Integrate with a column that the header does not call for")?;
     demand(start.elapsed() < AT_ONCE / 2, || {
         "the column was refused only when the stream had ended: until then it takes memory".into()

@@ -28,6 +28,12 @@ pub(super) const RULES: &[Rule] = &[
         integrate_tentative,
     ),
     rule(
+        "left-out",
+        "The calls",
+        "Without `inertia` in a repetition the last ones hold, and without `member_velocity` members have the velocity of their group.",
+        left_out,
+    ),
+    rule(
         "commit-repeated",
         "The calls",
         "Commit, repeated for the same step, is answered again with all ids and not applied.",
@@ -117,6 +123,36 @@ fn integrate_tentative(bench: &mut Bench<'_>) -> Check {
         }
         None => Ok(()),
     }
+}
+
+fn left_out(bench: &mut Bench<'_>) -> Check {
+    let run = |bench: &mut Bench<'_>, leaves_out: bool| -> Result<(Integrated, u64), Stop> {
+        bench.start()?;
+        bench.begin()?;
+        let mut ask = bench.pair()?;
+        bench.integrate(&ask)?;
+        ask.repetition = 1;
+        ask.impulse[0] = DVec3::splat(0.1 * ask.inertia[0].min(1e3));
+        let answer = bench.integrate_with(&ask, |packets| {
+            for packet in packets.iter_mut().filter(|_| leaves_out) {
+                packet.columns.retain(|column| column.name != "inertia");
+            }
+        })?;
+        let mut end = bench.end(&ask, &answer);
+        let of_groups = end.group_velocity.iter().zip(&ask.groups.size);
+        end.member_velocity =
+            of_groups.flat_map(|(&velocity, &size)| std::iter::repeat_n(velocity, size as usize)).collect();
+        let done = bench.try_commit(&ask, &end, |packets| {
+            for packet in packets.iter_mut().filter(|_| leaves_out) {
+                packet.header.iter_mut().for_each(|header| header.members = 0);
+                packet.columns.retain(|column| column.name != "member_velocity");
+            }
+        })?;
+        Ok((answer, done.state_hash))
+    };
+    let (whole, left_out) = (run(bench, false)?, run(bench, true)?);
+    demand(whole.0 == left_out.0, || "without `inertia` a repetition is answered otherwise".into())?;
+    demand(whole.1 == left_out.1, || "without `member_velocity` the step ends otherwise".into())
 }
 
 fn commit_repeated(bench: &mut Bench<'_>) -> Check {

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use amalgam_network::{Access, Calls, innermost, is_refusal, speaks_tls};
-use amalgam_particles::{CellSet, DVec3, Obstacle};
+use amalgam_particles::{CellSet, DMat3, DVec3, Obstacle};
 use amalgam_proto::columns::{Packet, WireError};
 use amalgam_proto::contract::{
     AskFrame, AskSave, Batch, Begin, CELL_COLUMNS, Call, Commit, Committed, Context, Description, Frame,
@@ -84,6 +84,8 @@ pub(crate) struct Connection {
     particles: u64,
     /// Number of particles in the last batch.
     sent_count: usize,
+    /// Slopes in the last answer to Integrate [kg].
+    slope: Vec<DMat3>,
     /// Stage of the last Integrate in the step.
     stage: u32,
     /// The last call, and when it was answered.
@@ -166,6 +168,7 @@ impl Connection {
             deadline,
             particles: 0,
             sent_count: 0,
+            slope: Vec::new(),
             stage: 0,
             answered: None,
             before: WireBytes::default(),
@@ -294,12 +297,16 @@ impl Connection {
         call: Integrate,
         watched: u64,
     ) -> Result<Integrated, CoordinatorError> {
-        let groups = call.inertia.len() as u64;
+        let (groups, is_repetition) = (call.impulse.len() as u64, call.repetition > 0);
         self.stage = call.stage;
         let packets = self.packets(call.into_packets());
         let room = |header: &_| Ok(Integrated::room(header, groups, watched));
         let answer = self.call::<v1::IntegrateResponse>("Integrate", packets, room).await;
-        self.read("Integrate", answer, |header, columns| Integrated::decode(header, columns, groups, watched))
+        let mut answer = self.read("Integrate", answer, |header, columns| {
+            Integrated::decode(header, columns, (groups, watched), is_repetition)
+        })?;
+        answer.complete(&mut self.slope);
+        Ok(answer)
     }
 
     pub(crate) async fn commit(&mut self, call: Commit) -> Result<Committed, CoordinatorError> {

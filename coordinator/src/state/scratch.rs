@@ -129,6 +129,8 @@ pub(crate) struct Assignment {
     pub(crate) place: Vec<u32>,
     /// Free candidates in marked pairs.
     pub(crate) watch: Vec<u32>,
+    /// Inertia of each group as the participant was told it last [kg].
+    pub(crate) inertia: Vec<f64>,
     /// Number of times that the participant was asked in this stage.
     pub(crate) asked: u32,
     /// Largest distance that a free particle travels, relative to its radius; from the last answer.

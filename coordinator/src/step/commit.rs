@@ -135,6 +135,12 @@ fn commit_groups(
     let group_velocity = |&g: &u32| velocities.synchronised.velocity[g as usize];
     let group_spin = |&g: &u32| velocities.synchronised.spin[g as usize];
     let member_velocity = |&place: &u32| velocities.members[place as usize];
+    let member_velocity: Vec<_> = assignment.place.iter().map(member_velocity).collect();
+    let of_group = |(&g, &size): (&u32, &u32)| {
+        std::iter::repeat_n(velocities.synchronised.velocity[g as usize], size as usize)
+    };
+    let as_groups = share.groups.iter().zip(&assignment.size).flat_map(of_group);
+    let follows = member_velocity.iter().copied().eq(as_groups);
     Commit {
         context: participant.part.connection.context(),
         stage,
@@ -143,7 +149,7 @@ fn commit_groups(
         grids: Vec::new(),
         group_velocity: share.groups.iter().map(group_velocity).collect(),
         group_number: share.groups.clone(),
-        member_velocity: assignment.place.iter().map(member_velocity).collect(),
+        member_velocity: (!follows).then_some(member_velocity),
         group_spin: participant
             .part
             .roster

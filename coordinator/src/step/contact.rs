@@ -29,7 +29,11 @@ const SEARCHES_MAX: u32 = 4;
 
 /// Tolerance of the contacts' velocities relative to the error of the response's model, as long as the model
 /// errs.
-const FORCING: f64 = 0.1;
+const FORCING: f64 = 0.05;
+
+/// Answers are exact once the next error is expected within this multiple of the wanted one: an exact answer
+/// costs less than a rough one that turns out to be good enough and must be asked for again.
+const EXACT_WITHIN: f64 = 3.0;
 
 impl Simulation {
     /// Finds the velocities at the end of the step.
@@ -186,7 +190,8 @@ impl Simulation {
             }
             exchange.repetitions += 1;
             let is_last = exchange.repetitions >= settings.repetitions_max;
-            let forcing = if is_last { 0.0 } else { next_forcing(error, before, wanted) };
+            let near = EXACT_WITHIN * wanted;
+            let forcing = if is_last { 0.0 } else { next_forcing(error, before, near) };
             // Without an answer to impulses of this step, velocities are unknown to their own size.
             before = if exchange.repetitions == 1 { exchange.speed.max(fall) } else { error };
             error = exchange.repeat(problem, forcing, &mut connections)?;

@@ -137,8 +137,9 @@ impl<'a> Connections<'a> {
     }
 
     /// The call for a request. The first call of a participant in a stage carries the groups.
-    fn call(&self, request: StageRequest, context: Context) -> Integrate {
-        let (share, assignment) = (&self.shares[request.participant], &self.assignments[request.participant]);
+    fn call(&mut self, request: StageRequest, context: Context) -> Integrate {
+        let (share, assignment) =
+            (&self.shares[request.participant], &mut self.assignments[request.participant]);
         let groups = (assignment.asked == 0).then(|| Groups {
             size: assignment.size.clone(),
             member: assignment.member.clone(),
@@ -147,6 +148,8 @@ impl<'a> Connections<'a> {
             occupied: self.occupied[request.participant].clone(),
         });
         let StageRequest { inertia, impulse, forcing, .. } = request;
+        let told = std::mem::replace(&mut assignment.inertia, inertia);
+        let inertia = (groups.is_some() || assignment.inertia != told).then(|| assignment.inertia.clone());
         Integrate {
             context,
             stage: self.stage,

@@ -32,7 +32,7 @@ impl Call for Integrate {
             repetition: self.repetition,
             dt: self.dt,
             forcing: self.forcing,
-            groups: self.inertia.len() as u32,
+            groups: self.impulse.len() as u32,
             ..Default::default()
         };
         let mut columns = Columns::default();
@@ -40,13 +40,13 @@ impl Call for Integrate {
             header.members = groups.member.len() as u64;
             header.watched = groups.watch.len() as u64;
             header.has_occupied = groups.occupied.is_some();
-            columns.put("group_size", groups.size);
+            columns.put_uniform("group_size", groups.size);
             columns.put_ids("member", &groups.member);
             columns.put("velocity", groups.velocity);
             columns.put_ids("watch", &groups.watch);
             columns.put("occupied", groups.occupied.map(|cells| cells.to_bytes()).unwrap_or_default());
         }
-        columns.put("inertia", self.inertia);
+        columns.put("inertia", self.inertia.unwrap_or_default());
         columns.put_uniform("impulse", self.impulse);
         (header, columns)
     }
@@ -71,7 +71,8 @@ impl Call for Integrate {
                 number(header.forcing)
             )));
         }
-        let inertia: Vec<f64> = columns.take("inertia", count)?;
+        let is_as_before = header.repetition > 0 && columns.bytes_of("inertia") == 0;
+        let inertia: Vec<f64> = columns.take("inertia", if is_as_before { 0 } else { count })?;
         let is_inertia = |&m: &f64| m.is_infinite() && m > 0.0 || (MASS_RANGE.0..SLOPE_LIMIT).contains(&m);
         check("inertia", &inertia, None, "infinite, or from 1e-50 to 1e62 kg", is_inertia)?;
         let call = Self {
@@ -81,7 +82,7 @@ impl Call for Integrate {
             dt: header.dt,
             forcing: header.forcing,
             groups,
-            inertia,
+            inertia: (!is_as_before).then_some(inertia),
             impulse: columns.take_uniform_vec3("impulse", count, MOMENTA)?,
         };
         columns.finish()?;
@@ -91,7 +92,7 @@ impl Call for Integrate {
 
 fn groups_from_wire(header: &v1::IntegrateHeader, columns: &mut Columns) -> Result<Groups, WireError> {
     let count = u64::from(header.groups);
-    let size: Vec<u32> = columns.take("group_size", count)?;
+    let size: Vec<u32> = columns.take_uniform("group_size", count)?;
     check("group_size", &size, None, "at least 1", |&s| s >= 1)?;
     let members = check_count("members", header.members)?;
     if size.iter().map(|&s| u64::from(s)).sum::<u64>() != members {
@@ -116,10 +117,13 @@ impl Integrated {
     /// Header and columns to send.
     pub fn encode(self) -> (v1::IntegrateAnswer, Columns) {
         let mut columns = Columns::default();
-        let none = if self.momentum.is_empty() { Vec::new() } else { vec![DMat3::ZERO] };
-        let slope = if self.slope.is_empty() { none } else { self.slope };
+        if let Some(mut slope) = self.slope {
+            if slope.is_empty() && !self.momentum.is_empty() {
+                slope.push(DMat3::ZERO);
+            }
+            columns.put_uniform("slope", slope.iter().map(symmetric_to_wire).collect());
+        }
         columns.put("momentum", self.momentum);
-        columns.put_uniform("slope", slope.iter().map(symmetric_to_wire).collect());
         columns.put("watch_velocity", self.watch_velocity);
         let header = v1::IntegrateAnswer { travel_max: self.travel_max, bodies: self.bodies.is_some() };
         if let Some(bodies) = self.bodies {
@@ -134,7 +138,15 @@ impl Integrated {
 
     /// Slope of one group [kg].
     pub fn slope_of(&self, group: usize) -> DMat3 {
-        self.slope.get(group).copied().unwrap_or(DMat3::ZERO)
+        self.slope.as_ref().and_then(|slope| slope.get(group)).copied().unwrap_or(DMat3::ZERO)
+    }
+
+    /// Fills in the slopes of the last answer, where this one has none, and keeps those of this one.
+    pub fn complete(&mut self, last: &mut Vec<DMat3>) {
+        match &self.slope {
+            Some(slope) => last.clone_from(slope),
+            None => self.slope = Some(last.clone()),
+        }
     }
 
     /// Room for an answer for `groups` groups and `watched` particles.
@@ -142,21 +154,24 @@ impl Integrated {
         Room::integrated(header, groups, watched)
     }
 
-    /// Checks and reads an answer for `groups` groups and `watched` particles.
+    /// Checks and reads an answer for `groups` groups and `watched` particles, in a repetition or in the first call
+    /// of a stage.
     ///
     /// # Errors
     /// The first rule of the contract that the message breaks.
     pub fn decode(
         header: v1::IntegrateAnswer,
         mut columns: Columns,
-        groups: u64,
-        watched: u64,
+        (groups, watched): (u64, u64),
+        is_repetition: bool,
     ) -> Result<Self, WireError> {
         // A single slope may stand for all groups. It is spread to them only after `momentum`, which holds a
         // value for each group. So no more room is made than was sent.
         let momentum = columns.take_vec3("momentum", groups, MOMENTA)?;
+        let is_as_before = is_repetition && columns.bytes_of("slope") == 0;
+        let of_groups = if is_as_before { 0 } else { groups };
         let mut slope: Vec<DMat3> =
-            columns.take_single_or_all("slope", groups)?.into_iter().map(symmetric_from_wire).collect();
+            columns.take_single_or_all("slope", of_groups)?.into_iter().map(symmetric_from_wire).collect();
         let is_slope = |z: &DMat3| is_positive_semidefinite(z) && z.abs_diff_eq(DMat3::ZERO, SLOPE_LIMIT);
         check("slope", &slope, None, "positive semidefinite, entries below 1e62 kg", is_slope)?;
         match slope[..] {
@@ -166,7 +181,7 @@ impl Integrated {
         }
         let answer = Self {
             momentum,
-            slope,
+            slope: (!is_as_before).then_some(slope),
             watch_velocity: columns.take_vec3("watch_velocity", watched, VELOCITIES)?,
             travel_max: header.travel_max,
             bodies: header.bodies.then(|| take_bodies(&mut columns, groups)).transpose()?,
@@ -223,13 +238,13 @@ impl Call for Commit {
             next: self.next.map(|next| next.interest.put(&mut columns)),
             next_within: within,
             groups: self.group_velocity.len() as u32,
-            members: self.member_velocity.len() as u64,
+            members: self.member_velocity.as_ref().map_or(0, Vec::len) as u64,
             bodies: self.group_spin.is_some(),
         };
         columns.put("group_velocity", self.group_velocity);
         columns.put("group_spin", self.group_spin.unwrap_or_default());
         columns.put("group_number", self.group_number);
-        columns.put("member_velocity", self.member_velocity);
+        columns.put("member_velocity", self.member_velocity.unwrap_or_default());
         columns.put_ids("track", &self.track);
         (header, columns)
     }
@@ -253,7 +268,10 @@ impl Call for Commit {
             grids: header.grids.into_iter().map(lattice_from_wire).collect::<Result<_, WireError>>()?,
             group_velocity: columns.take_vec3("group_velocity", groups, VELOCITIES)?,
             group_number: columns.take("group_number", groups)?,
-            member_velocity: columns.take_vec3("member_velocity", members, VELOCITIES)?,
+            member_velocity: match members {
+                0 => None,
+                _ => Some(columns.take_vec3("member_velocity", members, VELOCITIES)?),
+            },
             group_spin: header
                 .bodies
                 .then(|| columns.take_vec3("group_spin", groups, VELOCITIES))

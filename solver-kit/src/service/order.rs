@@ -150,7 +150,7 @@ mod tests {
             dt: 0.125,
             forcing: 0.0,
             groups: Some(groups),
-            inertia: vec![1.0, f64::INFINITY],
+            inertia: Some(vec![1.0, f64::INFINITY]),
             impulse: vec![DVec3::ZERO, DVec3::Z],
         };
         let sent = Order::Integrate(Box::new(call.clone()), nobody()).to_bytes();

@@ -210,8 +210,8 @@ impl Session {
         let (stage, repetition, step) = (call.stage, call.repetition, call.context.step);
         let expected = run.phase == Phase::Integrated { stage, repetition };
         run.expect(expected, &format!("Commit of stage {stage}, repetition {repetition},"), step)?;
-        let told = (call.group_velocity.len(), call.member_velocity.len());
         let known = (run.groups.len(), run.member_ids.len());
+        let told = (call.group_velocity.len(), call.member_velocity.as_ref().map_or(known.1, Vec::len));
         if call.group_spin.is_some() != run.has_bodies {
             return Err(WireError::Rule(match run.has_bodies {
                 true => "the groups are bodies, but their spins are missing".into(),

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use amalgam_particles::{DVec3, GroupMap, NO_GROUP, ParticleId, Reach, StepEnd, reduce};
+use amalgam_particles::{DMat3, DVec3, GroupMap, NO_GROUP, ParticleId, Reach, StepEnd, reduce};
 use amalgam_proto::columns::WireError;
 use amalgam_proto::contract::{
     Batch, Commit, Committed, Context, Groups, Integrate, Integrated, Interest, Next,
@@ -39,6 +39,10 @@ pub(super) struct Run {
     pub(super) offsets: Vec<u32>,
     pub(super) member_ids: Vec<ParticleId>,
     pub(super) velocity: Vec<DVec3>,
+    /// Inertia of each group [kg] in the last call of the stage.
+    pub(super) inertia: Vec<f64>,
+    /// Slopes in the last answer of the stage [kg].
+    pub(super) slope: Vec<DMat3>,
     pub(super) watch: Found,
     pub(super) occupied: Option<amalgam_particles::CellSet>,
     pub(super) answer: Answer,
@@ -86,6 +90,8 @@ impl Run {
             offsets: vec![0],
             member_ids: Vec::new(),
             velocity: Vec::new(),
+            inertia: Vec::new(),
+            slope: Vec::new(),
             watch: Found::default(),
             occupied: None,
             answer: Answer::default(),
@@ -161,12 +167,15 @@ impl Run {
             self.set_groups(groups)?;
         }
         let (count, groups) = (self.solver.particles().len(), self.groups.len());
-        if call.inertia.len() != groups {
+        if call.impulse.len() != groups {
             return Err(WireError::Rule(format!(
-                "{} inertias for the {groups} groups of this stage",
-                call.inertia.len()
+                "{} impulses for the {groups} groups of this stage",
+                call.impulse.len()
             ))
             .into());
+        }
+        if let Some(inertia) = &call.inertia {
+            self.inertia.clone_from(inertia);
         }
         self.answer.momentum.clear();
         self.answer.momentum.resize(groups, DVec3::ZERO);
@@ -188,7 +197,7 @@ impl Run {
             forcing: call.forcing,
             groups: &self.groups,
             members: Members { ranks: &self.ranks, number: &self.members.number, offsets: &self.offsets },
-            inertia: &call.inertia,
+            inertia: &self.inertia,
             velocity: &self.velocity,
             impulse: &call.impulse,
             occupied: self.occupied.as_ref(),
@@ -204,9 +213,10 @@ impl Run {
             None => self.watch.index.iter().map(|&i| self.answer.velocity[i as usize]).collect(),
         };
         let watch_velocity = by_number(&self.ranks, &self.watch.number, watch_velocity).unwrap_or_default();
+        let slope = std::mem::replace(&mut self.slope, std::mem::take(&mut self.answer.slope));
         let answer = Integrated {
             momentum: std::mem::take(&mut self.answer.momentum),
-            slope: std::mem::take(&mut self.answer.slope),
+            slope: (repetition == 0 || self.slope != slope).then(|| self.slope.clone()),
             watch_velocity,
             travel_max,
             bodies: self.has_bodies.then(|| std::mem::take(&mut self.answer.bodies)),
@@ -249,8 +259,7 @@ impl Run {
         let particles = self.solver.particles();
         let tracked = |&i: &u32| [particles.position[i as usize], particles.velocity[i as usize]];
         let before: Vec<[DVec3; 2]> = track.index.iter().map(tracked).collect();
-        let of_member = |&number: &u32| call.member_velocity[number as usize];
-        let member_velocity: Vec<DVec3> = self.members.number.iter().map(of_member).collect();
+        let member_velocity = self.member_velocity(&call);
         let finds_change_max = self.solver.finds_change_max();
         self.velocity_before.clear();
         if !finds_change_max {
@@ -328,6 +337,17 @@ impl Run {
         self.context.step += 1;
         (self.phase, self.prepared, self.last_integrate) = (Phase::Ready, false, None);
         Ok(done)
+    }
+
+    /// Velocity of each of this rank's members at the end of the step [m/s].
+    fn member_velocity(&self, call: &Commit) -> Vec<DVec3> {
+        match &call.member_velocity {
+            Some(velocity) => self.members.number.iter().map(|&number| velocity[number as usize]).collect(),
+            None => {
+                let of_group = |(group, &velocity)| std::iter::repeat_n(velocity, self.groups.members(group).len());
+                call.group_velocity.iter().enumerate().flat_map(of_group).collect()
+            }
+        }
     }
 
     /// The velocities that the solver was told to take [m/s]: of members as split, of free particles as it
