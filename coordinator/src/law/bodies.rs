@@ -5,7 +5,7 @@ use std::ops::{Add, Mul, Sub};
 use amalgam_particles::DVec3;
 use glam::DMat3;
 
-use super::response::Response;
+use super::response::{LowRank, Response};
 
 /// Bodies, a column per field. A body is a particle without spin, a grain with spin, or a rigid body of many
 /// particles.
@@ -62,6 +62,19 @@ impl InverseInertia {
     }
 }
 
+impl InverseInertia {
+    /// Product dw . I dw [J] for a change dw of angular velocity by an angular impulse.
+    #[inline(always)]
+    pub(crate) fn work(&self, change: DVec3) -> f64 {
+        match self {
+            _ if change == DVec3::ZERO => 0.0,
+            Self::None => 0.0,
+            Self::Sphere(inverse) => change.length_squared() / inverse,
+            Self::Tensor(inverse) => change.dot(inverse.inverse() * change),
+        }
+    }
+}
+
 /// Rounding of a velocity, relative to the velocities that it is the sum of: some units in the last place.
 pub(crate) const VELOCITY_ROUNDING: f64 = 8.0 * f64::EPSILON;
 
@@ -75,13 +88,6 @@ pub struct Motion {
 }
 
 impl Motion {
-    /// Product linear . linear + angular . angular: the work [J] of an impulse and an angular impulse on a
-    /// velocity.
-    #[inline]
-    pub(crate) fn dot(self, other: Self) -> f64 {
-        self.linear.dot(other.linear) + self.angular.dot(other.angular)
-    }
-
     /// Velocity [m/s] of the point `arm` [m] from the centre of mass.
     #[inline]
     pub fn at(&self, arm: DVec3) -> DVec3 {
@@ -249,6 +255,15 @@ impl Bodies {
             Some(mobility) => *mobility * impulse,
             None => impulse * self.inverse_mass[body as usize],
         }
+    }
+
+    /// The models of the response, if answers depend on more than inverse masses and inertias.
+    pub(crate) fn response_models(&self) -> Option<&[LowRank]> {
+        let models: &[LowRank] = match &self.response {
+            Response::Diagonal => &[],
+            Response::LowRank(models) => models,
+        };
+        (!models.is_empty() || !self.mobility.is_empty()).then_some(models)
     }
 
     /// True if no contact changes the body's motion.

@@ -37,9 +37,8 @@ use amalgam_particles::lanes::{self, LANES, Lanes, Task};
 use rayon::prelude::*;
 
 use super::bodies::{Bodies, Motions, VELOCITY_ROUNDING};
-use super::columns::step_on;
 use super::cone::larger;
-use super::problem::{Answers, Problem};
+use super::problem::{Answers, LookAhead, Problem};
 use super::response::{LowRank, Response};
 use super::tasks::{CHUNK, SERIAL};
 use super::unknown::{Unknown, Unknowns, work};
@@ -269,7 +268,7 @@ impl<U: Unknown> Descent<U> {
 
     /// Starts at x = `impulses`.
     pub(crate) fn start(&mut self, problem: &mut Problem, bodies: &Bodies) {
-        problem.answer(bodies, &self.impulses, &mut self.at_x);
+        problem.answer(bodies, &self.impulses, &mut self.at_x, None);
     }
 
     /// The value of f = 1/2 p . W p + p . (u* + b n) at the impulses [J].
@@ -295,13 +294,14 @@ impl<U: Unknown> Descent<U> {
         let (mut momentum, mut beta, mut iterations) = (1.0f64, 0.0, 0);
         loop {
             let sums = self.propose(problem, beta, *lipschitz);
-            problem.answer(bodies, &self.trial, &mut self.at_trial);
             iterations += 1;
             let restarts = sums.uphill > 0.0 || course.grows;
             let momentum_next =
                 if restarts { 1.0 } else { 0.5 * (1.0 + (1.0 + 4.0 * momentum * momentum).sqrt()) };
             let beta_next = if restarts { 0.0 } else { (momentum - 1.0) / momentum_next };
-            let curvature = self.look_ahead(beta_next);
+            let Self { trial, at_x, at_trial, at_y, at_next_y, .. } = self;
+            let ahead = LookAhead { beta: beta_next, at_x, at_y, next: at_next_y };
+            let curvature = problem.answer(bodies, trial, at_trial, Some(ahead));
             let is_last = iterations >= tolerance.iterations_max;
             let measurable = sums.length > ROUNDING * sums.size;
             if measurable && curvature > *lipschitz * sums.length && *lipschitz < most && !is_last {
@@ -348,7 +348,7 @@ impl<U: Unknown> Descent<U> {
         let part = (-sums.taken / (sums.energy - sums.taken)).clamp(0.0, 1.0);
         let part = if part.is_nan() { 0.0 } else { part };
         self.impulses.iter_mut().for_each(|impulse| *impulse = *impulse * part);
-        problem.answer(bodies, &self.impulses, &mut self.at_x);
+        problem.answer(bodies, &self.impulses, &mut self.at_x, None);
         self.judge(problem).outcome(iterations, tolerance)
     }
 
@@ -371,19 +371,6 @@ impl<U: Unknown> Descent<U> {
                 trial,
             })
         })
-    }
-
-    /// Finds the answers to the next y, should x_new be accepted, and returns d . W d of this step: the work
-    /// of d, summed over bodies. No velocity of a contact is needed.
-    fn look_ahead(&mut self, beta: f64) -> f64 {
-        let Self { at_x, at_trial, at_y, at_next_y, .. } = self;
-        at_next_y.resize(&at_trial.motion);
-        let all = [&*at_x, at_trial, at_y];
-        let linear = all.map(|answers| [&*answers.given.linear, &*answers.motion.linear]);
-        let angular = all.map(|answers| [&*answers.given.angular, &*answers.motion.angular]);
-        let Answers { given, motion } = at_next_y;
-        step_on(linear, beta, [&mut given.linear, &mut motion.linear])
-            + step_on(angular, beta, [&mut given.angular, &mut motion.angular])
     }
 
     /// Accepts x_new as x.

@@ -128,10 +128,11 @@ impl Reflections {
         let plastic = descent.impulses.clone();
         let elastic: Vec<DVec3> = plastic.iter().enumerate().map(|(k, &p)| p * restitution(k)).collect();
         let mut half_square = |impulses: &[DVec3]| -> f64 {
-            problem.answer(bodies, impulses, answers);
-            let work =
-                |body: u32| answers.given.of(body).dot(answers.motion.of(body) - problem.free.of(body));
-            0.5 * (0..bodies.len() as u32).map(work).sum::<f64>()
+            problem.answer(bodies, impulses, answers, None);
+            let change = |k: usize| {
+                problem.relative::<DVec3>(k, &answers.motion) - problem.relative::<DVec3>(k, &problem.free)
+            };
+            0.5 * impulses.iter().enumerate().map(|(k, p)| p.dot(change(k))).sum::<f64>()
         };
         let (lost, returned) = (half_square(&plastic), half_square(&elastic));
         let (change, slope) = match solve.converged {
@@ -146,7 +147,7 @@ impl Reflections {
             *impulse += elastic[k] * share;
             given[approaching[k] as usize] += *impulse;
         }
-        problem.answer(bodies, &descent.impulses, answers);
+        problem.answer(bodies, &descent.impulses, answers, None);
         bodies.take(&answers.motion);
         change + share * (slope + share * returned)
     }

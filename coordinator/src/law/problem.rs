@@ -14,12 +14,14 @@
 
 use amalgam_particles::{DVec3, lanes::LANES, reduce};
 use rayon::prelude::*;
+use std::slice::ChunksMut;
 
 use super::bodies::{Blend, Bodies, InverseInertia, Motions, VELOCITY_ROUNDING};
+use super::columns::step_on;
 use super::cone::{Cone, Cones, Kind, Metric};
 use super::contact::Contact;
-use super::response::Response;
-use super::tasks::SERIAL;
+use super::response::LowRank;
+use super::tasks::{CHUNK, SERIAL};
 use super::unknown::Unknown;
 
 /// Bodies that a contact joins, and its kind.
@@ -40,7 +42,7 @@ pub(crate) struct Problem {
     levers: Vec<Levers>,
     /// Start of each body's part of `incident`, and the end of the last part.
     offsets: Vec<u32>,
-    /// Contacts of each body, ascending: twice the index, plus 1 where the body is j.
+    /// Contacts of each movable body, ascending: twice the index, plus 1 where the body is j.
     incident: Vec<u32>,
     cursor: Vec<u32>,
     /// Points between bodies.
@@ -52,26 +54,29 @@ pub(crate) struct Problem {
     shares: Vec<(u32, f64)>,
     /// Motion of each body without the impulses.
     pub(crate) free: Motions,
+    /// Impulse on each point between bodies [kg m/s].
+    at_points: Vec<DVec3>,
     /// Impulses for a model of the response, and the changes that it returns.
     coupled: [Vec<DVec3>; 2],
 }
 
-/// Impulses of contacts on bodies, and the motion that they lead to; a column per field.
+/// The motion that impulses of contacts lead to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answers {
-    /// H^T p: impulse [kg m/s] and angular impulse [kg m^2/s] of each body, zero for an immovable one.
-    pub(crate) given: Motions,
     /// v' of each body.
     pub(crate) motion: Motions,
+    /// H^T p: impulse on each body [kg m/s]. Only with models of the response; empty without.
+    pub(crate) given: Vec<DVec3>,
 }
 
-impl Answers {
-    /// Makes room for the bodies of `motion`.
-    pub(crate) fn resize(&mut self, motion: &Motions) {
-        let (bodies, turn) = (motion.len(), !motion.angular.is_empty());
-        self.given.resize(bodies, turn);
-        self.motion.resize(bodies, turn);
-    }
+/// What a step of the iteration finds beside the answers to its impulses x_new.
+pub(crate) struct LookAhead<'a> {
+    pub(crate) beta: f64,
+    /// Answers to x and to y.
+    pub(crate) at_x: &'a Answers,
+    pub(crate) at_y: &'a Answers,
+    /// Becomes the answers to x_new + beta (x_new - x).
+    pub(crate) next: &'a mut Answers,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +102,7 @@ impl Problem {
             chosen.par_iter().with_min_len(SERIAL).map(levers).collect_into_vec(&mut self.levers);
         }
         self.take_free(bodies);
-        self.list_incident(bodies.len());
+        self.list_incident(bodies);
         self.list_shares(bodies);
     }
 
@@ -156,13 +161,16 @@ impl Problem {
         u.linear().dot(self.cones[contact / LANES].normal.get(contact % LANES)) + self.bias(contact)
     }
 
-    fn list_incident(&mut self, bodies: usize) {
+    /// Lists the contacts of each body that contacts can move.
+    fn list_incident(&mut self, of: &Bodies) {
+        let bodies = of.len();
         let Self { rows, offsets, incident, cursor, .. } = self;
         offsets.clear();
         offsets.resize(bodies + 1, 0);
         let sides = || rows.iter().enumerate().filter(|(_, row)| row.kind != Kind::Idle);
         for (_, row) in sides() {
-            row.bodies.iter().for_each(|&body| offsets[body as usize + 1] += 1);
+            let moved = row.bodies.iter().filter(|&&body| !of.is_immovable(body));
+            moved.for_each(|&body| offsets[body as usize + 1] += 1);
         }
         for body in 0..bodies {
             offsets[body + 1] += offsets[body];
@@ -172,7 +180,7 @@ impl Problem {
         incident.clear();
         incident.resize(offsets[bodies] as usize, 0);
         for (contact, row) in sides() {
-            for (side, &body) in row.bodies.iter().enumerate() {
+            for (side, &body) in row.bodies.iter().enumerate().filter(|(_, body)| !of.is_immovable(**body)) {
                 let place = &mut cursor[body as usize];
                 incident[*place as usize] = 2 * contact as u32 + side as u32;
                 *place += 1;
@@ -215,7 +223,7 @@ impl Problem {
         }
     }
 
-    /// Contacts of a body: twice the index, plus 1 where the body is j.
+    /// Contacts of a body: twice the index, plus 1 where the body is j. None of an immovable body.
     pub(crate) fn incident(&self, body: usize) -> &[u32] {
         &self.incident[self.offsets[body] as usize..self.offsets[body + 1] as usize]
     }
@@ -240,54 +248,112 @@ impl Problem {
         VELOCITY_ROUNDING * (2.0 * fastest + reduce::max(self.levers.len(), 0.0, by_spin))
     }
 
-    /// The first pass: H^T p, and v' = v* + B H^T p, for all bodies.
-    pub(crate) fn answer<U: Unknown>(&mut self, bodies: &Bodies, impulses: &[U], answers: &mut Answers) {
-        answers.resize(&self.free);
+    /// The first pass: v' = v* + B H^T p for all bodies. With `ahead`, also the answers to the next y, and the work
+    /// d . W d of the step d = p - y, which is returned: the sum of d v . B^-1 d v over bodies.
+    pub(crate) fn answer<U: Unknown>(
+        &mut self,
+        bodies: &Bodies,
+        impulses: &[U],
+        answers: &mut Answers,
+        mut ahead: Option<LookAhead<'_>>,
+    ) -> f64 {
+        let models = bodies.response_models();
+        self.resize(answers, models.is_some());
+        if let Some(LookAhead { next, .. }) = &mut ahead {
+            self.resize(next, models.is_some());
+        }
+        let mut at_points = std::mem::take(&mut self.at_points);
         let first = self.free.len() - self.blends.len();
-        let (given, at_points) = answers.given.linear.split_at_mut(first);
+        let impulse_of_point = |k: usize| self.impulse_of(self.incident(first + k), impulses);
+        let points = (0..self.blends.len()).into_par_iter().with_min_len(SERIAL);
+        points.map(impulse_of_point).collect_into_vec(&mut at_points);
+        let one = |mut part: Part<'_>| self.answer_part(bodies, impulses, &at_points, &mut part);
+        let parts = parts(answers, ahead.as_mut(), first);
+        let mut work: f64 = match first <= SERIAL {
+            true => parts.into_iter().map(one).sum(),
+            false => parts.into_par_iter().map(one).collect::<Vec<f64>>().into_iter().sum(),
+        };
+        self.at_points = at_points;
+        if let Some(models) = models {
+            self.answer_by_models(models, &answers.given, &mut answers.motion.linear);
+            if let Some(LookAhead { beta, at_x, at_y, next }) = &mut ahead {
+                let all = [*at_x, answers, *at_y];
+                let all = all.map(|of| [&of.given[..first], &of.motion.linear[..first]]);
+                work += step_on(all, *beta, [&mut next.given[..first], &mut next.motion.linear[..first]]);
+            }
+        }
         let (motion, of_points) = answers.motion.linear.split_at_mut(first);
-        at_points.par_iter_mut().enumerate().with_min_len(SERIAL).for_each(|(k, given)| {
-            *given = self.impulse_of(self.incident(first + k), impulses);
-        });
-        let one = |(body, (given, motion)): (usize, (&mut DVec3, &mut DVec3))| {
-            (*given, *motion) = (DVec3::ZERO, self.free.linear[body]);
+        let between = |(point, blend): (&mut DVec3, &Blend)| {
+            let [a, b, c] = blend.bodies.map(|body| motion[body as usize]);
+            let [first, second, third] = blend.weights;
+            *point = a * first + b * second + c * third;
+        };
+        of_points.par_iter_mut().zip(&self.blends).with_min_len(SERIAL).for_each(between);
+        if let Some(LookAhead { beta, at_x, next, .. }) = &mut ahead {
+            let points =
+                next.motion.linear[first..].iter_mut().zip(of_points).zip(&at_x.motion.linear[first..]);
+            points.for_each(|((next, point), x)| *next = *point + (*point - *x) * *beta);
+        }
+        work
+    }
+
+    /// Makes room for the answers of all bodies.
+    fn resize(&self, answers: &mut Answers, given: bool) {
+        let bodies = self.free.len();
+        answers.motion.resize(bodies, !self.free.angular.is_empty());
+        answers.given.resize(if given { bodies } else { 0 }, DVec3::ZERO);
+    }
+
+    /// The answers of some bodies, without models of the response. Returns their part of the work, of their spin
+    /// alone if there are models.
+    fn answer_part<U: Unknown>(
+        &self,
+        bodies: &Bodies,
+        impulses: &[U],
+        at_points: &[DVec3],
+        part: &mut Part<'_>,
+    ) -> f64 {
+        let (points, turns) = (self.free.len() - self.blends.len(), !part.angular.is_empty());
+        let shared =
+            |sum: DVec3, &(point, weight): &(u32, f64)| sum + at_points[point as usize - points] * weight;
+        let mut work = 0.0;
+        for at in 0..part.linear.len() {
+            let body = part.first + at;
             let (incident, shares) = (self.incident(body), self.shares(body));
-            if incident.is_empty() && shares.is_empty() || bodies.is_immovable(body as u32) {
-                return;
+            let free = self.free.linear[body];
+            let given = shares.iter().fold(self.impulse_of(incident, impulses), shared);
+            let linear = if incident.is_empty() && shares.is_empty() {
+                free
+            } else {
+                free + bodies.answer(body as u32, given)
+            };
+            part.linear[at] = linear;
+            if let Some(impulse) = part.given.get_mut(at) {
+                *impulse = given;
+            } else if let Some(Ahead { beta, at_x, at_y, linear: next, .. }) = &mut part.ahead {
+                next[at] = linear + (linear - at_x.linear[body]) * *beta;
+                let change = (linear - at_y.linear[body]).length_squared();
+                work += if change > 0.0 { change / bodies.inverse_mass[body] } else { 0.0 };
             }
-            let shared =
-                |sum: DVec3, &(point, weight): &(u32, f64)| sum + at_points[point as usize - first] * weight;
-            *given = shares.iter().fold(self.impulse_of(incident, impulses), shared);
-            *motion += bodies.answer(body as u32, *given);
-        };
-        let both = given.par_iter_mut().zip(motion.par_iter_mut());
-        both.enumerate().with_min_len(SERIAL).for_each(one);
-        self.answer_by_models(bodies, given, motion);
-        let between = |(k, (given, point)): (usize, (&mut DVec3, &mut DVec3))| {
-            let Blend { bodies, weights } = self.blends[k];
-            let [a, b, c] = bodies.map(|body| motion[body as usize]);
-            *point = a * weights[0] + b * weights[1] + c * weights[2];
-            // The bodies have got the impulse.
-            *given = DVec3::ZERO;
-        };
-        let both = at_points.par_iter_mut().zip(of_points.par_iter_mut());
-        both.enumerate().with_min_len(SERIAL).for_each(between);
-        let turn = |(body, (given, motion)): (usize, (&mut DVec3, &mut DVec3))| {
-            (*given, *motion) = (DVec3::ZERO, self.free.angular[body]);
-            let incident = self.incident(body);
-            // A point between bodies takes no torque.
-            if !incident.is_empty() && body < first && !bodies.is_immovable(body as u32) {
-                *given = self.torque_of(incident, impulses);
-                *motion += bodies.inverse_inertia[body].apply(*given);
+            if !turns {
+                continue;
             }
-        };
-        let both = answers.given.angular.par_iter_mut().zip(answers.motion.angular.par_iter_mut());
-        both.enumerate().with_min_len(SERIAL).for_each(turn);
+            let (free, inverse) = (self.free.angular[body], &bodies.inverse_inertia[body]);
+            let angular = match inverse {
+                InverseInertia::None => free,
+                _ => free + inverse.apply(self.torque_of(incident, impulses)),
+            };
+            part.angular[at] = angular;
+            if let Some(Ahead { beta, at_x, at_y, angular: next, .. }) = &mut part.ahead {
+                next[at] = angular + (angular - at_x.angular[body]) * *beta;
+                work += inverse.work(angular - at_y.angular[body]);
+            }
+        }
+        work
     }
 
     /// Adds what the models of the response say.
-    fn answer_by_models(&mut self, bodies: &Bodies, given: &[DVec3], motion: &mut [DVec3]) {
-        let Response::LowRank(models) = &bodies.response else { return };
+    fn answer_by_models(&mut self, models: &[LowRank], given: &[DVec3], motion: &mut [DVec3]) {
         let [mut pushes, mut change] = std::mem::take(&mut self.coupled);
         for model in models {
             pushes.clear();
@@ -339,6 +405,54 @@ impl Problem {
         let rate = j.angular - i.angular;
         U::new(u, (rate - normal * rate.dot(normal)) * lever)
     }
+}
+
+/// Columns of the answers of some bodies.
+struct Part<'a> {
+    /// The first body.
+    first: usize,
+    linear: &'a mut [DVec3],
+    /// Empty if no body turns.
+    angular: &'a mut [DVec3],
+    /// Empty without models of the response.
+    given: &'a mut [DVec3],
+    ahead: Option<Ahead<'a>>,
+}
+
+/// The part of [`LookAhead`] for these bodies. Motions at x and y are those of all bodies.
+struct Ahead<'a> {
+    beta: f64,
+    at_x: &'a Motions,
+    at_y: &'a Motions,
+    linear: &'a mut [DVec3],
+    angular: &'a mut [DVec3],
+}
+
+/// Cuts the columns of the first `bodies` bodies into parts.
+fn parts<'a>(answers: &'a mut Answers, ahead: Option<&'a mut LookAhead<'_>>, bodies: usize) -> Vec<Part<'a>> {
+    let mut columns = [&mut answers.motion.linear, &mut answers.motion.angular, &mut answers.given]
+        .map(|column| column.chunks_mut(CHUNK));
+    let mut ahead = ahead.map(|LookAhead { beta, at_x, at_y, next }| {
+        let columns =
+            [&mut next.motion.linear, &mut next.motion.angular].map(|column| column.chunks_mut(CHUNK));
+        (*beta, &at_x.motion, &at_y.motion, columns)
+    });
+    let starts = (0..bodies).step_by(CHUNK);
+    starts
+        .map(|first| {
+            let mut cut = |chunks: &mut ChunksMut<'a, DVec3>| -> &'a mut [DVec3] {
+                let chunk = chunks.next().unwrap_or_default();
+                let length = chunk.len().min(bodies - first);
+                &mut chunk[..length]
+            };
+            let [linear, angular, given] = columns.each_mut().map(&mut cut);
+            let ahead = ahead.as_mut().map(|(beta, at_x, at_y, columns)| {
+                let [linear, angular] = columns.each_mut().map(&mut cut);
+                Ahead { beta: *beta, at_x, at_y, linear, angular }
+            });
+            Part { first, linear, angular, given, ahead }
+        })
+        .collect()
 }
 
 /// Row, cone and b [m/s] of a contact.

@@ -344,7 +344,8 @@ impl Run {
         match &call.member_velocity {
             Some(velocity) => self.members.number.iter().map(|&number| velocity[number as usize]).collect(),
             None => {
-                let of_group = |(group, &velocity)| std::iter::repeat_n(velocity, self.groups.members(group).len());
+                let of_group =
+                    |(group, &velocity)| std::iter::repeat_n(velocity, self.groups.members(group).len());
                 call.group_velocity.iter().enumerate().flat_map(of_group).collect()
             }
         }
