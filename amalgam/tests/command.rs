@@ -188,3 +188,35 @@ fn a_plan_comes_from_a_scene_and_from_the_results_of_a_run() {
     let second = plan("out", &["--particles", "1e8", "--network", "ethernet"]);
     assert!(second.contains("times as many particles") && second.contains("is lost from"), "{second}");
 }
+
+/// Cases of `validate` replace values of these scenes, of two of them such without which the scene is not whole.
+#[test]
+fn check_accepts_the_scenes_of_validation() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let fluid =
+        |low: f64| format!("[{{ type = 'box', min = [0, 0, {low}], max = [1, 0.16, {}] }}]", low + 2.0);
+    let mut checked = 0;
+    for entry in fs::read_dir(root.join("validation")).expect("the folder is there") {
+        let folder = entry.expect("an entry").path();
+        let scene = folder.join("scene.toml");
+        if !scene.is_file() {
+            continue;
+        }
+        let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
+        let settings = match name.as_str() {
+            "rayleigh-taylor" => vec![
+                format!("participants.light.settings.shapes={}", fluid(0.1)),
+                format!("participants.heavy.settings.shapes={}", fluid(2.1)),
+            ],
+            "stretching-drop" => vec!["participants.water.settings.sound_speed=10".to_string()],
+            _ => Vec::new(),
+        };
+        let scene = scene.to_string_lossy();
+        let mut arguments = vec!["check", &scene];
+        arguments.extend(settings.iter().flat_map(|setting| ["--set", setting]));
+        let said = outcome(&arguments, &root);
+        assert!(said.starts_with("exit code 0"), "{name}: {said}");
+        checked += 1;
+    }
+    assert!(checked >= 40, "{checked} scenes");
+}

@@ -29,7 +29,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         "left-out",
-        "The calls",
+        "Integrate",
         "Without `inertia` in a repetition the last ones hold, and without `member_velocity` members have the velocity of their group.",
         left_out,
     ),
