@@ -267,7 +267,7 @@ impl Problem {
         let impulse_of_point = |k: usize| self.impulse_of(self.incident(first + k), impulses);
         let points = (0..self.blends.len()).into_par_iter().with_min_len(SERIAL);
         points.map(impulse_of_point).collect_into_vec(&mut at_points);
-        let one = |mut part: Part<'_>| self.answer_part(bodies, impulses, &at_points, &mut part);
+        let one = |mut part: AnswerPart<'_>| self.answer_part(bodies, impulses, &at_points, &mut part);
         let parts = parts(answers, ahead.as_mut(), first);
         let mut work: f64 = match first <= SERIAL {
             true => parts.into_iter().map(one).sum(),
@@ -311,7 +311,7 @@ impl Problem {
         bodies: &Bodies,
         impulses: &[U],
         at_points: &[DVec3],
-        part: &mut Part<'_>,
+        part: &mut AnswerPart<'_>,
     ) -> f64 {
         let (points, turns) = (self.free.len() - self.blends.len(), !part.angular.is_empty());
         let shared =
@@ -330,7 +330,7 @@ impl Problem {
             part.linear[at] = linear;
             if let Some(impulse) = part.given.get_mut(at) {
                 *impulse = given;
-            } else if let Some(Ahead { beta, at_x, at_y, linear: next, .. }) = &mut part.ahead {
+            } else if let Some(AheadPart { beta, at_x, at_y, linear: next, .. }) = &mut part.ahead {
                 next[at] = linear + (linear - at_x.linear[body]) * *beta;
                 let change = (linear - at_y.linear[body]).length_squared();
                 work += if change > 0.0 { change / bodies.inverse_mass[body] } else { 0.0 };
@@ -344,7 +344,7 @@ impl Problem {
                 _ => free + inverse.apply(self.torque_of(incident, impulses)),
             };
             part.angular[at] = angular;
-            if let Some(Ahead { beta, at_x, at_y, angular: next, .. }) = &mut part.ahead {
+            if let Some(AheadPart { beta, at_x, at_y, angular: next, .. }) = &mut part.ahead {
                 next[at] = angular + (angular - at_x.angular[body]) * *beta;
                 work += inverse.work(angular - at_y.angular[body]);
             }
@@ -408,7 +408,7 @@ impl Problem {
 }
 
 /// Columns of the answers of some bodies.
-struct Part<'a> {
+struct AnswerPart<'a> {
     /// The first body.
     first: usize,
     linear: &'a mut [DVec3],
@@ -416,11 +416,11 @@ struct Part<'a> {
     angular: &'a mut [DVec3],
     /// Empty without models of the response.
     given: &'a mut [DVec3],
-    ahead: Option<Ahead<'a>>,
+    ahead: Option<AheadPart<'a>>,
 }
 
 /// The part of [`LookAhead`] for these bodies. Motions at x and y are those of all bodies.
-struct Ahead<'a> {
+struct AheadPart<'a> {
     beta: f64,
     at_x: &'a Motions,
     at_y: &'a Motions,
@@ -429,7 +429,11 @@ struct Ahead<'a> {
 }
 
 /// Cuts the columns of the first `bodies` bodies into parts.
-fn parts<'a>(answers: &'a mut Answers, ahead: Option<&'a mut LookAhead<'_>>, bodies: usize) -> Vec<Part<'a>> {
+fn parts<'a>(
+    answers: &'a mut Answers,
+    ahead: Option<&'a mut LookAhead<'_>>,
+    bodies: usize,
+) -> Vec<AnswerPart<'a>> {
     let mut columns = [&mut answers.motion.linear, &mut answers.motion.angular, &mut answers.given]
         .map(|column| column.chunks_mut(CHUNK));
     let mut ahead = ahead.map(|LookAhead { beta, at_x, at_y, next }| {
@@ -448,9 +452,9 @@ fn parts<'a>(answers: &'a mut Answers, ahead: Option<&'a mut LookAhead<'_>>, bod
             let [linear, angular, given] = columns.each_mut().map(&mut cut);
             let ahead = ahead.as_mut().map(|(beta, at_x, at_y, columns)| {
                 let [linear, angular] = columns.each_mut().map(&mut cut);
-                Ahead { beta: *beta, at_x, at_y, linear, angular }
+                AheadPart { beta: *beta, at_x, at_y, linear, angular }
             });
-            Part { first, linear, angular, given, ahead }
+            AnswerPart { first, linear, angular, given, ahead }
         })
         .collect()
 }
