@@ -69,7 +69,7 @@ pub(crate) struct Answers {
     pub(crate) given: Vec<DVec3>,
 }
 
-/// What a step of the iteration finds beside the answers to its impulses x_new.
+/// A look ahead to the next iteration, beside the answers to the impulses x_new of this one.
 pub(crate) struct LookAhead<'a> {
     pub(crate) beta: f64,
     /// Answers to x and to y.
