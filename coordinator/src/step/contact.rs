@@ -31,10 +31,6 @@ const SEARCHES_MAX: u32 = 4;
 /// errs.
 const FORCING: f64 = 0.05;
 
-/// Answers are exact once the next error is expected within this multiple of the wanted one: an exact answer
-/// costs less than a rough one that turns out to be good enough and must be asked for again.
-const EXACT_WITHIN: f64 = 3.0;
-
 impl Simulation {
     /// Finds the velocities at the end of the step.
     pub(super) fn contact(&mut self) -> Result<(), CoordinatorError> {
@@ -190,8 +186,7 @@ impl Simulation {
             }
             exchange.repetitions += 1;
             let is_last = exchange.repetitions >= settings.repetitions_max;
-            let near = EXACT_WITHIN * wanted;
-            let forcing = if is_last { 0.0 } else { next_forcing(error, before, near) };
+            let forcing = if is_last { 0.0 } else { next_forcing(error, before, wanted) };
             // Without an answer to impulses of this step, velocities are unknown to their own size.
             before = if exchange.repetitions == 1 { exchange.speed.max(fall) } else { error };
             error = exchange.repeat(problem, forcing, &mut connections)?;
