@@ -835,7 +835,9 @@ class Service final : public v1::Solver::Service {
       follows |= at == std::array<u32, 2>{stage, repetition + 1} || at == std::array<u32, 2>{stage + 1, 0};
     }
     const size_t count = header.groups();
-    const auto inertia = columns.take<double>("inertia", count);
+    // A repetition may leave out inertias: balls do not depend on them.
+    const bool as_before = at[1] > 0 && columns.data.count("inertia") == 0;
+    const auto inertia = columns.take<double>("inertia", as_before ? 0 : count);
     for (double mass : inertia)
       if (!(mass == std::numeric_limits<double>::infinity() || (mass >= 1e-50 && mass < MOMENTUM_LIMIT)))
         invalid("inertia must be infinite, or from 1e-50 to 1e62 kg");
@@ -843,7 +845,7 @@ class Service final : public v1::Solver::Service {
     std::vector<u32> sizes, group(run.balls.position.size(), NO_GROUP);
     std::vector<u64> members, watch;
     if (at[1] == 0) {
-      sizes = columns.take<u32>("group_size", count);
+      sizes = columns.take<u32>("group_size", count, true);
       columns.vectors("velocity", count, SPEED_LIMIT);
       members = find(run, "member", columns.ids("member", header.members()));
       watch = find(run, "watch", columns.ids("watch", header.watched()));
@@ -869,11 +871,12 @@ class Service final : public v1::Solver::Service {
     Balls &balls = run.balls;
     const size_t groups = run.sizes.size();
     if (header.bodies()) invalid("spins are committed, but the groups are no bodies");
-    if (header.groups() != groups || header.members() != run.members.size()) invalid("other groups than the stage has");
+    if (header.groups() != groups || (header.members() != 0 && header.members() != run.members.size()))
+      invalid("other groups than the stage has");
     if (header.grids_size() > 8) invalid("more than 8 grids in one Commit");
     const auto group_velocity = columns.vectors("group_velocity", groups, SPEED_LIMIT);
     const auto number = columns.take<u32>("group_number", groups);
-    const auto member_velocity = columns.vectors("member_velocity", run.members.size(), SPEED_LIMIT);
+    const auto member_velocity = columns.vectors("member_velocity", header.members(), SPEED_LIMIT);
     const auto track = find(run, "track", columns.ids("track", header.tracked()));
     std::vector<Cells> grids;
     for (const auto &grid : header.grids()) grids.push_back(Cells::from(grid));
@@ -893,7 +896,7 @@ class Service final : public v1::Solver::Service {
     for (size_t k = 0; k < run.members.size(); k++) {
       const u64 i = run.members[k];
       balls.position[i] = balls.position[i] + group_velocity[run.group[i]] * run.dt;
-      balls.velocity[i] = member_velocity[k];
+      balls.velocity[i] = header.members() == 0 ? group_velocity[run.group[i]] : member_velocity[k];
       run.group_number[i] = number[run.group[i]];
     }
     Vec momentum{}, angular{}, moment{};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use amalgam_particles::{CellSet, ContactLookAhead, DVec3, Lattice};
+use amalgam_particles::{CellSet, ContactLookAhead, DMat3, DVec3, Lattice};
 use amalgam_proto::contract::{
     Batch, Begin, Call, Commit, Committed, Context, Frame, Groups, Integrate, Integrated, Interest, Survey,
     Surveyed, Table, Wanted,
@@ -67,6 +67,8 @@ pub(crate) struct Client {
     pub(crate) channel: Channel,
     pub(crate) context: Context,
     solver: SolverClient<Channel>,
+    /// Slopes in the last answer to Integrate.
+    slope: Vec<DMat3>,
 }
 
 impl Client {
@@ -82,7 +84,7 @@ impl Client {
     pub(crate) fn over(runtime: tokio::runtime::Runtime, channel: Channel, section: &str) -> Self {
         let context = Context { run_id: "run".into(), epoch: 1, step: 0 };
         let solver = SolverClient::new(channel.clone());
-        let mut client = Self { runtime, channel, context, solver };
+        let mut client = Self { runtime, channel, context, solver, slope: Vec::new() };
         client.initialize("run", 1, section).expect("initialises");
         client
     }
@@ -163,15 +165,17 @@ impl Client {
         };
         let mut packets = call.into_packets();
         change(&mut packets);
-        let (solver, watched) = (&mut self.solver, groups.watch.len() as u64);
+        let (solver, last, watched) = (&mut self.solver, &mut self.slope, groups.watch.len() as u64);
         self.runtime.block_on(async {
             let (header, columns) =
                 gather(solver.integrate(stream::iter(packets)).await?.into_inner(), |header| {
                     Ok(Integrated::room(header, count as u64, watched))
                 })
                 .await?;
-            let answer = Integrated::decode(header, columns, (count as u64, watched), false);
-            Ok(answer.expect("the service keeps the contract"))
+            let answer = Integrated::decode(header, columns, (count as u64, watched), repetition > 0);
+            let mut answer = answer.expect("the service keeps the contract");
+            answer.complete(last);
+            Ok(answer)
         })
     }
 
