@@ -69,8 +69,10 @@ fuzz_target!(|bytes: &[u8]| {
         }
         6 => {
             let room = |header: &v1::IntegrateAnswer| Ok(Integrated::room(header, 3, 2));
-            if let Some((header, columns)) = joined::<v1::IntegrateResponse>(bytes, room) {
-                let _ = Integrated::decode(header, columns, 3, 2);
+            for is_repetition in [false, true] {
+                if let Some((header, columns)) = joined::<v1::IntegrateResponse>(bytes, room) {
+                    let _ = Integrated::decode(header, columns, (3, 2), is_repetition);
+                }
             }
         }
         7 => drop(read::<Commit>(bytes)),
