@@ -31,6 +31,8 @@ pub(crate) struct Groups {
     leader: Vec<u32>,
     /// Groups with all their members on this rank.
     whole: Vec<u32>,
+    /// Those of [`Self::whole`] with more than one member.
+    shared: Vec<u32>,
     split: Vec<Split>,
     /// The owner of each member of all split groups, group after group.
     owner: Vec<u32>,
@@ -75,7 +77,9 @@ impl RowValues for [Slice] {
     type Value = Vec3;
 
     fn get(&self, row: usize) -> Vec3 {
-        Vec3::from_array(self[row / LANES].map(|axis| axis[row % LANES]))
+        let [x, y, z] = &self[row / LANES];
+        let lane = row % LANES;
+        Vec3::new(x[lane], y[lane], z[lane])
     }
 
     fn set(&mut self, row: usize, value: Vec3) {
@@ -125,8 +129,8 @@ impl Groups {
 
     /// Finds groups with all their members here; `size` is the number of members on all ranks.
     fn find_whole(&mut self, size: impl Fn(usize) -> usize) {
-        let Self { map, whole, leader, split, own, owner, ghosts, .. } = self;
-        for list in [&mut *whole, leader, owner] {
+        let Self { map, whole, shared, leader, split, own, owner, ghosts, .. } = self;
+        for list in [&mut *whole, shared, leader, owner] {
             list.clear();
         }
         split.clear();
@@ -138,6 +142,9 @@ impl Groups {
             leader.push(if is_whole { members[0] } else { NONE });
             if is_whole {
                 whole.push(group as u32);
+            }
+            if is_whole && members.len() > 1 {
+                shared.push(group as u32);
             }
         }
     }
@@ -235,7 +242,7 @@ impl Groups {
     /// zero. Collective.
     pub(crate) fn sum_to_leaders<R: RowValues + ?Sized>(&self, values: &mut R) {
         let zero = R::Value::default;
-        for &group in &self.whole {
+        for &group in &self.shared {
             let mut sum = zero();
             for &row in &self.map.members(group as usize)[1..] {
                 sum += values.get(row as usize);
@@ -259,7 +266,7 @@ impl Groups {
 
     /// Applies S: every member of a group gets the leader's value. Collective.
     pub(crate) fn copy_from_leaders<R: RowValues + ?Sized>(&self, values: &mut R) {
-        for &group in &self.whole {
+        for &group in &self.shared {
             let value = values.get(self.leader[group as usize] as usize);
             let members = &self.map.members(group as usize)[1..];
             members.iter().for_each(|&row| values.set(row as usize, value));

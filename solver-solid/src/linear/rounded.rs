@@ -7,6 +7,7 @@
 
 use amalgam_particles::DVec3;
 use amalgam_particles::lanes::{self, LANES, Lanes, Sixteen, Task};
+use glam::Vec3;
 use rayon::prelude::*;
 
 use super::block::{Factor, RoundedFactor};
@@ -127,10 +128,10 @@ impl RoundedIteration {
                 .zip(residual.par_chunks_mut(LANES))
                 .zip(self.solution.par_iter().zip(&self.residual))
                 .with_min_len(SLICES * CHUNKS_PER_TASK)
-                .for_each(|((solution, residual), ([x, y, z], r))| {
+                .for_each(|((solution, residual), ([x, y, z], [u, v, w]))| {
                     for (lane, (solution, residual)) in solution.iter_mut().zip(residual).enumerate() {
                         *solution += DVec3::new(x[lane], y[lane], z[lane]) * unit;
-                        *residual = DVec3::from_array(r.map(|axis| f64::from(axis[lane]))) * unit;
+                        *residual = Vec3::new(u[lane], v[lane], w[lane]).as_dvec3() * unit;
                     }
                 });
         }
