@@ -274,9 +274,15 @@ pub struct PlanArgs {
     /// Number of particles of all participants, such as 1e8 [default: those of the scene].
     #[arg(long, value_name = "N", value_parser = particles)]
     pub particles: Option<f64>,
+    /// Let particles grow with the nodes: `--particles` is the number per node.
+    #[arg(long)]
+    pub weak: bool,
     /// Write the estimates to a file, as an array of objects.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write a page of the estimates, in Markdown.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) threads: Threads,
     #[command(flatten)]
@@ -339,7 +345,7 @@ pub enum ServedKind {
 #[derive(Debug, Args)]
 #[command(after_help = format!("{VALIDATE_EXAMPLES}\n\n{VALIDATE_EXIT_CODES}"))]
 pub struct ValidateArgs {
-    /// Cases to compute; all if none is named.
+    /// Cases to compute; all but the longest if none is named.
     #[arg(value_name = "CASE")]
     pub cases: Vec<String>,
     /// Name the cases instead of computing them.

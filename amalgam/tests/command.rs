@@ -187,6 +187,15 @@ fn a_plan_comes_from_a_scene_and_from_the_results_of_a_run() {
     assert!(run.status.success());
     let second = plan("out", &["--particles", "1e8", "--network", "ethernet"]);
     assert!(second.contains("times as many particles") && second.contains("is lost from"), "{second}");
+    // Particles grow with the nodes, so that a rank of many nodes has as many as one of a few.
+    plan("out", &["--particles", "1e8", "--weak", "--report", "page.md"]);
+    let json = fs::read_to_string(folder.path().join("plan.json")).expect("a file");
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&json).expect("JSON");
+    let particles = rows.iter().map(|row| row["particles"].as_f64().expect("a number"));
+    let particles: Vec<f64> = particles.collect();
+    assert!(particles.iter().all(|n| (n / particles[0] - 1.0).abs() < 1e-9), "{particles:?}");
+    let page = fs::read_to_string(folder.path().join("page.md")).expect("a page");
+    assert!(page.starts_with("# Weak scaling") && page.contains("\n| 4 |"), "{page}");
 }
 
 /// Cases of `validate` replace values of these scenes, of two of them such without which the scene is not whole.

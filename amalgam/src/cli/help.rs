@@ -125,7 +125,7 @@ Exit codes: 0 done; 1 the service refused, could not be reached, or the run that
 command line is wrong; 130 the run that was followed was stopped.";
 
 pub(super) const VALIDATE_EXAMPLES: &str = "Examples:
-  amalgam validate                                  every case
+  amalgam validate                                  every case but those that take longest
   amalgam validate --list                           which cases there are, and what they compare
   amalgam validate catenary --out out/validation    one case, with its picture in that folder
   amalgam validate --json checks.json               an array of {case, quantity, reference, measured, tolerance, pass}

@@ -31,7 +31,7 @@ pub(crate) struct Groups {
     leader: Vec<u32>,
     /// Groups with all their members on this rank.
     whole: Vec<u32>,
-    /// Those of [`Self::whole`] with more than one member.
+    /// Groups among [`Self::whole`] with more than one member.
     shared: Vec<u32>,
     split: Vec<Split>,
     /// The owner of each member of all split groups, group after group.

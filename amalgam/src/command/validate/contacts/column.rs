@@ -3,7 +3,7 @@
 use amalgam_coordinator::ParticipantFrame;
 use glam::DVec3;
 
-use super::{set, vectors};
+use super::{set, vector, vectors};
 use crate::command::validate::case::{Case, CaseError, CaseOutcome, Check};
 use crate::command::validate::experiment::Experiment;
 use crate::command::validate::sketch::Sketch;
@@ -13,20 +13,29 @@ const SPHERES_SCENE: &str = include_str!("../../../../../validation/column-spher
 
 pub(in crate::command::validate) const DISCS: Case = Case {
     name: "column-discs",
-    about: "run-out of columns of discs, a = 0.5 to 4: contact dynamics of Staron and Hinch, experiments in a channel",
+    about: "run-out of columns of discs, a = 0.5 to 4: contact dynamics of Staron and Hinch",
     quick: false,
     compute: discs,
+};
+
+pub(in crate::command::validate) const CHANNEL: Case = Case {
+    name: "column-channel",
+    about: "run-out of columns of spheres in a channel, a = 0.5 to 4: experiments of Lube and others",
+    quick: false,
+    compute: channel,
 };
 
 pub(in crate::command::validate) const SPHERES: Case = Case {
     name: "column-spheres",
     about: "run-out of round columns of spheres, a = 0.5 to 4: experiments of Lube and others",
     quick: false,
-    compute: spheres,
+    compute: round,
 };
 
 /// The coefficient of rolling resistance for all columns that stand for experiments.
-const ROLLING: f64 = 0.5;
+const ROLLING: f64 = 0.4;
+/// Width of the channel in diameters.
+const CHANNEL_WIDTH: f64 = 6.0;
 /// Part of the room that scattered grains and grains at rest fill.
 const SCATTERED: [f64; 2] = [0.35, 0.2];
 const AT_REST: [f64; 2] = [0.82, 0.58];
@@ -34,11 +43,45 @@ const AT_REST: [f64; 2] = [0.82, 0.58];
 const MEAN_SQUARE: f64 = 0.253_333_333;
 const MEAN_CUBE: f64 = 0.13;
 
-/// A column of grains: half of a plane one against a wall, or a quarter of a round one.
+/// Shape of a column.
+#[derive(Clone, Copy, PartialEq)]
+enum ColumnShape {
+    /// Half of a plane column of discs, against a wall.
+    Discs,
+    /// Half of a column of spheres in a channel, against a wall.
+    Channel,
+    /// A quarter of a round column of spheres.
+    Round,
+}
+
+impl ColumnShape {
+    /// Starts its scene with settings.
+    fn start(self, settings: &[String]) -> Result<Experiment, CaseError> {
+        match self {
+            Self::Discs => Experiment::start(DISCS.name, DISCS_SCENE, settings),
+            Self::Channel | Self::Round => Experiment::start(SPHERES.name, SPHERES_SCENE, settings),
+        }
+    }
+
+    /// Place of the walls that stand in the way of a column of this width [diameters]: obstacle and point.
+    fn gates(self, width: f64) -> Vec<(usize, DVec3)> {
+        let front = (2, DVec3::X * width);
+        match self {
+            Self::Discs => vec![front],
+            Self::Channel => vec![front, (4, DVec3::Y * CHANNEL_WIDTH)],
+            Self::Round => vec![front, (4, DVec3::Y * width)],
+        }
+    }
+
+    /// Gates that are taken away, among [`Self::gates`].
+    fn opened(self) -> usize {
+        if self == Self::Round { 2 } else { 1 }
+    }
+}
+
+/// A column of grains.
 struct GrainColumn {
-    case: &'static Case,
-    scene: &'static str,
-    round: bool,
+    shape: ColumnShape,
     /// Half of the width, or the radius, in diameters.
     width: f64,
     aspect: f64,
@@ -68,57 +111,67 @@ impl GrainColumn {
             .collect()
     }
 
+    /// Settings that place the walls before the column; those that are `open` far away.
+    fn gates(&self, open: usize) -> impl Iterator<Item = String> {
+        let far = DVec3::new(900.0, 900.0, 0.0);
+        let gates = self.shape.gates(self.width).into_iter().enumerate();
+        gates.map(move |(k, (obstacle, point))| {
+            let point = vector(if k < open { far } else { point });
+            set(&format!("domain.obstacles[{obstacle}].shape.point"), point)
+        })
+    }
+
     /// Grains at rest between the walls.
     fn fill(&self) -> Result<ParticipantFrame, CaseError> {
-        let (d, wide, tall) = (usize::from(self.round), self.width, self.width * self.aspect);
-        let volume = if self.round { wide * wide * tall } else { wide * tall };
-        let grain = [MEAN_SQUARE, MEAN_CUBE * 4.0 / 3.0][d] * std::f64::consts::PI;
-        let count = (volume * AT_REST[d] / grain) as usize;
-        let top = tall * AT_REST[d] / SCATTERED[d] + 2.0;
-        let far = wide - 0.6;
-        let corner = if self.round {
-            format!("[{far:?}, {far:?}, {top:?}]")
-        } else {
-            format!("[{far:?}, {top:?}, 0.5]")
+        let (wide, tall) = (self.width, self.width * self.aspect);
+        let (depth, d) = match self.shape {
+            ColumnShape::Discs => (1.0, 0),
+            ColumnShape::Channel => (CHANNEL_WIDTH, 1),
+            ColumnShape::Round => (wide, 1),
         };
-        let low = if self.round { "[0.6, 0.6, 0.6]" } else { "[0.6, 0.6, -0.5]" };
+        let grain = [MEAN_SQUARE, MEAN_CUBE * 4.0 / 3.0][d] * std::f64::consts::PI;
+        let count = (wide * depth * tall * AT_REST[d] / grain) as usize;
+        let top = tall * AT_REST[d] / SCATTERED[d] + 2.0;
+        let (low, high) = match self.shape {
+            ColumnShape::Discs => (DVec3::new(0.6, 0.6, -0.5), DVec3::new(wide - 0.6, top, 0.5)),
+            _ => (DVec3::splat(0.6), DVec3::new(wide - 0.6, depth - 0.6, top)),
+        };
         let body = "participants[0].settings.bodies[0]";
         let mut settings = self.settings();
-        settings.push(set("domain.obstacles[2].shape.point", format!("[{wide:?}, 0.0, 0.0]")));
-        if self.round {
-            settings.push(set("domain.obstacles[4].shape.point", format!("[0.0, {wide:?}, 0.0]")));
-        }
+        settings.extend(self.gates(0));
         settings.push(set(
             &format!("{body}.shape"),
-            format!("{{ type = \"box\", min = {low}, max = {corner} }}"),
+            format!("{{ type = \"box\", min = {}, max = {} }}", vector(low), vector(high)),
         ));
         settings.push(set(&format!("{body}.count"), count));
         settings.push(set("time.duration", format!("{:?}", 3.0 * (2.0 * top).sqrt() + 10.0)));
-        Ok(Experiment::start(self.case.name, self.scene, &settings)?.end()?.swap_remove(0))
+        Ok(self.shape.start(&settings)?.end()?.swap_remove(0))
+    }
+
+    fn is_round(&self) -> bool {
+        self.shape == ColumnShape::Round
     }
 
     fn up(&self, x: DVec3) -> f64 {
-        if self.round { x.z } else { x.y }
+        if self.shape == ColumnShape::Discs { x.y } else { x.z }
     }
 
     fn along(&self, x: DVec3) -> f64 {
-        if self.round { x.x.hypot(x.y) } else { x.x }
+        if self.is_round() { x.x.hypot(x.y) } else { x.x }
     }
 
     fn collapse(&self) -> Result<Deposit, CaseError> {
         let full = self.fill()?;
-        let kept = |(x, r): &(&DVec3, &f64)| !self.round || self.along(**x) + **r <= self.width;
+        let kept = |(x, r): &(&DVec3, &f64)| !self.is_round() || self.along(**x) + **r <= self.width;
         let (position, radius): (Vec<DVec3>, Vec<f64>) =
             full.positions.iter().zip(&full.radius).filter(kept).map(|(x, r)| (*x, *r)).unzip();
-        let mass = |r: &f64| if self.round { r * r * r } else { r * r };
+        let mass = |r: &f64| if self.shape == ColumnShape::Discs { r * r } else { r * r * r };
         let mass: Vec<f64> = radius.iter().map(mass).collect();
         // Grains fill the column evenly, so that their centre of mass is at half of its height.
         let weighed = position.iter().zip(&mass).map(|(x, m)| self.up(*x) * m).sum::<f64>();
         let tall = 2.0 * weighed / mass.iter().sum::<f64>();
         let mut settings = self.settings();
-        for gate in if self.round { &[2, 4][..] } else { &[2] } {
-            settings.push(set(&format!("domain.obstacles[{gate}].shape.point"), "[900.0, 900.0, 0.0]"));
-        }
+        settings.extend(self.gates(self.shape.opened()));
         let points = format!(
             "[{{ type = \"points\", positions = {}, mass = {mass:?}, radius = {radius:?} }}]",
             vectors(&position)
@@ -126,7 +179,7 @@ impl GrainColumn {
         settings.push(set("participants[0].settings.bodies", points));
         settings.push(set("time.duration", format!("{:?}", 8.0 * tall.sqrt() + 10.0)));
         let (mut unconverged, mut iterations, mut steps) = (0, 0, 0);
-        let experiment = Experiment::start(self.case.name, self.scene, &settings)?;
+        let experiment = self.shape.start(&settings)?;
         let frame = experiment
             .run(|record, _| {
                 unconverged += u32::from(record.unconverged);
@@ -174,9 +227,9 @@ impl GrainColumn {
                 parts = part;
             }
         }
-        let (mut fronts, mut height) = (vec![0.0f64; if self.round { 6 } else { 1 }], 0.0f64);
+        let (mut fronts, mut height) = (vec![0.0f64; if self.is_round() { 6 } else { 1 }], 0.0f64);
         for i in parts {
-            let sector = if self.round {
+            let sector = if self.is_round() {
                 (position[i].y.atan2(position[i].x).to_degrees() / 15.0) as usize
             } else {
                 0
@@ -189,38 +242,38 @@ impl GrainColumn {
     }
 }
 
-/// Run-out (L - L0)/L0 of discs without resistance to rolling [StaronHinch2005], of grains in a channel
-/// [Lube2005] and of round columns [Lube2004].
-fn staron(a: f64) -> f64 {
-    if a < 2.0 { 2.5 * a } else { 3.25 * a.powf(0.7) }
+impl ColumnShape {
+    /// Published run-out (L - L0)/L0 of a column that is `a` times as high as wide: of discs without resistance to
+    /// rolling [StaronHinch2005], of grains in a channel [Lube2005] and of round columns [Lube2004].
+    fn published(self, a: f64) -> f64 {
+        match self {
+            Self::Discs if a < 2.0 => 2.5 * a,
+            Self::Discs => 3.25 * a.powf(0.7),
+            Self::Channel if a < 2.3 => 1.2 * a,
+            Self::Channel => 1.9 * a.powf(2.0 / 3.0),
+            Self::Round if a < 1.7 => 1.24 * a,
+            Self::Round => 1.6 * a.sqrt(),
+        }
+    }
 }
 
-fn channel(a: f64) -> f64 {
-    if a < 2.3 { 1.2 * a } else { 1.9 * a.powf(2.0 / 3.0) }
-}
-
-fn round(a: f64) -> f64 {
-    if a < 1.7 { 1.24 * a } else { 1.6 * a.sqrt() }
-}
-
-type Published = fn(f64) -> f64;
-
-fn compare(
-    columns: impl IntoIterator<Item = (GrainColumn, &'static str, Published)>,
-) -> Result<CaseOutcome, CaseError> {
+/// Compares the run-out of columns of some widths [diameters] with the published one.
+fn compare(shape: ColumnShape, rolling: f64, width: impl Fn(f64) -> f64) -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut picture) = (Vec::new(), Sketch::default());
     let mut below = 0.0;
-    for (column, whose, published) in columns {
+    for aspect in [0.5, 1.0, 2.0, 4.0] {
+        let column = GrainColumn { shape, width: width(aspect), aspect, rolling };
         let deposit = column.collapse()?;
         let Deposit { aspect, run_out, height, speed, grains, unconverged, iterations, .. } = &deposit;
-        let name = format!("{whose}, a = {aspect:.2}, {grains} grains");
-        checks.push(Check::relative(format!("{name}: (L - L0)/L0"), published(*aspect), *run_out, 0.2));
+        let name = format!("a = {aspect:.2}, {grains} grains");
+        let published = shape.published(*aspect);
+        checks.push(Check::relative(format!("{name}: (L - L0)/L0"), published, *run_out, 0.2));
         tracing::debug!(
             "{name}: height {height:.3}, speed {speed:.1e}, unconverged {unconverged}, iterations {iterations:.1}"
         );
         below += 1.2 * deposit.height * column.width;
         let shift = DVec3::Z * -below;
-        let front = column.width * (1.0 + published(*aspect));
+        let front = column.width * (1.0 + published);
         let upright = |x: &DVec3| DVec3::new(column.along(*x), 0.0, column.up(*x)) + shift;
         let mark = (0..10).map(|k| DVec3::new(front, 0.0, 0.5 * f64::from(k)) + shift);
         picture =
@@ -230,30 +283,14 @@ fn compare(
 }
 
 fn discs() -> Result<CaseOutcome, CaseError> {
-    let column = |aspect: f64, rolling: f64| {
-        // As many discs in all columns, but for the tallest: a narrow column spreads less far.
-        let width = (1800.0 / aspect).sqrt().max(30.0);
-        GrainColumn { case: &DISCS, scene: DISCS_SCENE, round: false, width, aspect, rolling }
-    };
-    let published = |rolling: f64| {
-        if rolling == 0.0 { ("Staron", staron as Published) } else { ("channel", channel as Published) }
-    };
-    compare([0.0, ROLLING].into_iter().flat_map(|rolling| {
-        let (whose, published) = published(rolling);
-        [0.5, 1.0, 2.0, 4.0].map(|aspect| (column(aspect, rolling), whose, published))
-    }))
+    // As many discs in all columns, but for the tallest: a narrow column spreads less far.
+    compare(ColumnShape::Discs, 0.0, |aspect| (1800.0 / aspect).sqrt().max(30.0))
 }
 
-fn spheres() -> Result<CaseOutcome, CaseError> {
-    compare([0.5, 1.0, 2.0, 4.0].map(|aspect: f64| {
-        let column = GrainColumn {
-            case: &SPHERES,
-            scene: SPHERES_SCENE,
-            round: true,
-            width: (7200.0 / aspect).cbrt(),
-            aspect,
-            rolling: ROLLING,
-        };
-        (column, "Lube", round as Published)
-    }))
+fn channel() -> Result<CaseOutcome, CaseError> {
+    compare(ColumnShape::Channel, ROLLING, |aspect| (900.0 / aspect).sqrt().max(20.0))
+}
+
+fn round() -> Result<CaseOutcome, CaseError> {
+    compare(ColumnShape::Round, ROLLING, |aspect| (7200.0 / aspect).cbrt())
 }
