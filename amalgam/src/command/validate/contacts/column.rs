@@ -13,7 +13,7 @@ const SPHERES_SCENE: &str = include_str!("../../../../../validation/column-spher
 
 pub(in crate::command::validate) const DISCS: Case = Case {
     name: "column-discs",
-    about: "run-out of columns of discs, a = 0.5 to 4: contact dynamics of Staron and Hinch",
+    about: "run-out of columns of discs, a = 0.5 to 4: contact dynamics of Staron and Hinch, experiments in a channel",
     quick: false,
     compute: discs,
 };
@@ -22,18 +22,18 @@ pub(in crate::command::validate) const CHANNEL: Case = Case {
     name: "column-channel",
     about: "run-out of columns of spheres in a channel, a = 0.5 to 4: experiments of Lube and others",
     quick: false,
-    compute: channel,
+    compute: channels,
 };
 
 pub(in crate::command::validate) const SPHERES: Case = Case {
     name: "column-spheres",
     about: "run-out of round columns of spheres, a = 0.5 to 4: experiments of Lube and others",
     quick: false,
-    compute: round,
+    compute: spheres,
 };
 
 /// The coefficient of rolling resistance for all columns that stand for experiments.
-const ROLLING: f64 = 0.4;
+const ROLLING: f64 = 0.5;
 /// Width of the channel in diameters.
 const CHANNEL_WIDTH: f64 = 6.0;
 /// Part of the room that scattered grains and grains at rest fill.
@@ -242,38 +242,38 @@ impl GrainColumn {
     }
 }
 
-impl ColumnShape {
-    /// Published run-out (L - L0)/L0 of a column that is `a` times as high as wide: of discs without resistance to
-    /// rolling [StaronHinch2005], of grains in a channel [Lube2005] and of round columns [Lube2004].
-    fn published(self, a: f64) -> f64 {
-        match self {
-            Self::Discs if a < 2.0 => 2.5 * a,
-            Self::Discs => 3.25 * a.powf(0.7),
-            Self::Channel if a < 2.3 => 1.2 * a,
-            Self::Channel => 1.9 * a.powf(2.0 / 3.0),
-            Self::Round if a < 1.7 => 1.24 * a,
-            Self::Round => 1.6 * a.sqrt(),
-        }
-    }
+/// Run-out (L - L0)/L0 of discs without resistance to rolling [StaronHinch2005], of grains in a channel
+/// [Lube2005] and of round columns [Lube2004].
+fn staron(a: f64) -> f64 {
+    if a < 2.0 { 2.5 * a } else { 3.25 * a.powf(0.7) }
 }
 
-/// Compares the run-out of columns of some widths [diameters] with the published one.
-fn compare(shape: ColumnShape, rolling: f64, width: impl Fn(f64) -> f64) -> Result<CaseOutcome, CaseError> {
+fn channel(a: f64) -> f64 {
+    if a < 2.3 { 1.2 * a } else { 1.9 * a.powf(2.0 / 3.0) }
+}
+
+fn round(a: f64) -> f64 {
+    if a < 1.7 { 1.24 * a } else { 1.6 * a.sqrt() }
+}
+
+type Published = fn(f64) -> f64;
+
+fn compare(
+    columns: impl IntoIterator<Item = (GrainColumn, &'static str, Published)>,
+) -> Result<CaseOutcome, CaseError> {
     let (mut checks, mut picture) = (Vec::new(), Sketch::default());
     let mut below = 0.0;
-    for aspect in [0.5, 1.0, 2.0, 4.0] {
-        let column = GrainColumn { shape, width: width(aspect), aspect, rolling };
+    for (column, whose, published) in columns {
         let deposit = column.collapse()?;
         let Deposit { aspect, run_out, height, speed, grains, unconverged, iterations, .. } = &deposit;
-        let name = format!("a = {aspect:.2}, {grains} grains");
-        let published = shape.published(*aspect);
-        checks.push(Check::relative(format!("{name}: (L - L0)/L0"), published, *run_out, 0.2));
+        let name = format!("{whose}, a = {aspect:.2}, {grains} grains");
+        checks.push(Check::relative(format!("{name}: (L - L0)/L0"), published(*aspect), *run_out, 0.2));
         tracing::debug!(
             "{name}: height {height:.3}, speed {speed:.1e}, unconverged {unconverged}, iterations {iterations:.1}"
         );
         below += 1.2 * deposit.height * column.width;
         let shift = DVec3::Z * -below;
-        let front = column.width * (1.0 + published);
+        let front = column.width * (1.0 + published(*aspect));
         let upright = |x: &DVec3| DVec3::new(column.along(*x), 0.0, column.up(*x)) + shift;
         let mark = (0..10).map(|k| DVec3::new(front, 0.0, 0.5 * f64::from(k)) + shift);
         picture =
@@ -282,15 +282,31 @@ fn compare(shape: ColumnShape, rolling: f64, width: impl Fn(f64) -> f64) -> Resu
     Ok(CaseOutcome { checks, picture })
 }
 
+const ASPECTS: [f64; 4] = [0.5, 1.0, 2.0, 4.0];
+
 fn discs() -> Result<CaseOutcome, CaseError> {
-    // As many discs in all columns, but for the tallest: a narrow column spreads less far.
-    compare(ColumnShape::Discs, 0.0, |aspect| (1800.0 / aspect).sqrt().max(30.0))
+    let column = |aspect: f64, rolling: f64| {
+        // As many discs in all columns, but for the tallest: a narrow column spreads less far.
+        let width = (1800.0 / aspect).sqrt().max(30.0);
+        GrainColumn { shape: ColumnShape::Discs, width, aspect, rolling }
+    };
+    let free = ASPECTS.map(|aspect| (column(aspect, 0.0), "Staron", staron as Published));
+    let resisting = ASPECTS.map(|aspect| (column(aspect, ROLLING), "channel", channel as Published));
+    compare(free.into_iter().chain(resisting))
 }
 
-fn channel() -> Result<CaseOutcome, CaseError> {
-    compare(ColumnShape::Channel, ROLLING, |aspect| (900.0 / aspect).sqrt().max(20.0))
+fn channels() -> Result<CaseOutcome, CaseError> {
+    compare(ASPECTS.map(|aspect| {
+        let width = (900.0 / aspect).sqrt().max(20.0);
+        let column = GrainColumn { shape: ColumnShape::Channel, width, aspect, rolling: ROLLING };
+        (column, "Lube", channel as Published)
+    }))
 }
 
-fn round() -> Result<CaseOutcome, CaseError> {
-    compare(ColumnShape::Round, ROLLING, |aspect| (7200.0 / aspect).cbrt())
+fn spheres() -> Result<CaseOutcome, CaseError> {
+    compare(ASPECTS.map(|aspect| {
+        let width = (7200.0 / aspect).cbrt();
+        let column = GrainColumn { shape: ColumnShape::Round, width, aspect, rolling: ROLLING };
+        (column, "Lube", round as Published)
+    }))
 }

@@ -109,6 +109,7 @@ fn angle_of_rest() -> Result<CaseOutcome, CaseError> {
     let checks = vec![
         Check::within("slope on which the discs slide [degrees]", 21.0, start, 2.0),
         Check::within("angle of rest [degrees]", 15.0, rest, 2.0),
+        Check::within("steps that did not converge", 0.0, f64::from(discs.unconverged), 0.0),
     ];
     // Drawn with gravity down: the floor falls to the right by the tilt.
     let turn = DQuat::from_rotation_y((tilt - STEP).to_radians());
