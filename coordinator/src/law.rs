@@ -152,7 +152,7 @@ impl Precision {
             let u: DVec3 = problem.relative(contact, &problem.free);
             -problem.opening(contact, u)
         };
-        let fastest = reduce::max(problem.rows.len(), 0.0, approach);
+        let fastest = reduce::max(problem.joined.len(), 0.0, approach);
         let Self { velocity, impact, duality_gap, iterations_max } = *self;
         let velocity = (velocity * step.acceleration * step.dt).max(impact * fastest);
         Tolerance { velocity, duality_gap, rounding: problem.rounding().max(step.enough), iterations_max }

@@ -21,12 +21,13 @@
 //! and the root lower. A term that is negative at the lower root is negative at the true root, too, and is
 //! dropped.
 
-use amalgam_particles::{DVec3, lanes::LANES};
+use amalgam_particles::DVec3;
+use amalgam_particles::lanes::{LANES, Lanes};
 
 use super::unknown::{Unknown, Vectors};
 
 /// Weight of each part of an impulse in squared distances [1/kg]: the diagonal D of the problem's matrix W,
-/// by parts.
+/// by parts. Any positive weights do. They are single precision numbers, since the iteration waits for memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Metric {
     /// Weight of the normal part.
@@ -37,10 +38,28 @@ pub(crate) struct Metric {
     pub(crate) rolling: f64,
 }
 
+/// Range of a weight that is not 0, so that a single precision number holds it and its inverse. A body outside
+/// of it has less or more weight than its mass asks for, and more iterations.
+const WEIGHTS: [f32; 2] = [1e-37, 1e37];
+
 impl Metric {
-    /// 1 over each weight, 0 where the weight is 0.
-    pub(crate) fn inverse(&self) -> Self {
-        let inverse = |part: f64| if part > 0.0 { 1.0 / part } else { 0.0 };
+    /// The metric of these weights, rounded up to single precision: a smaller weight would ask for a larger L.
+    pub(crate) fn rounded_up([normal, tangential, rolling]: [f64; 3]) -> Self {
+        let round = |weight: f64| {
+            let nearest = weight as f32;
+            let above = if f64::from(nearest) < weight { nearest.next_up() } else { nearest };
+            if weight > 0.0 { above.clamp(WEIGHTS[0], WEIGHTS[1]).into() } else { 0.0 }
+        };
+        Self { normal: round(normal), tangential: round(tangential), rolling: round(rolling) }
+    }
+
+    /// 1 over each weight in single precision, 0 where the weight is 0.
+    #[inline(always)]
+    fn inverse(&self) -> Self {
+        let inverse = |part: f64| {
+            let part = part as f32;
+            f64::from(if part > 0.0 { 1.0 / part } else { 0.0 })
+        };
         Self {
             normal: inverse(self.normal),
             tangential: inverse(self.tangential),
@@ -73,8 +92,6 @@ pub(crate) struct Cone {
     /// mu_r; 0 where the set is no cone.
     pub(crate) rolling: f64,
     pub(crate) metric: Metric,
-    /// 1 over each weight of the metric, 0 where the weight is 0.
-    pub(crate) inverse: Metric,
     /// An impulse with a normal part above this is in the set, whatever its other parts.
     pub(crate) free_above: f64,
 }
@@ -87,7 +104,7 @@ impl Cone {
             Kind::Rough => (0.0, [0.0; 2]),
             Kind::Glued | Kind::Idle => (f64::NEG_INFINITY, [0.0; 2]),
         };
-        Self { normal, friction, rolling, metric, inverse: metric.inverse(), free_above }
+        Self { normal, friction, rolling, metric, free_above }
     }
 
     /// The impulse that a contact takes by Coulomb's law, if its own answer alone would lead to `impulse`: the
@@ -151,7 +168,7 @@ impl Cone {
     /// D^-1 u of a velocity u: the impulse that leads to u by the diagonal alone.
     #[inline(always)]
     pub(crate) fn unscale<U: Unknown>(&self, velocity: U) -> U {
-        let Metric { normal, tangential, rolling } = self.inverse;
+        let Metric { normal, tangential, rolling } = self.metric.inverse();
         let u = velocity.linear();
         let linear = u * tangential + self.normal * (u.dot(self.normal) * (normal - tangential));
         if U::ROLLING { U::new(linear, velocity.rolling() * rolling) } else { U::new(linear, DVec3::ZERO) }
@@ -188,14 +205,21 @@ impl Cone {
 pub(crate) struct Cones {
     pub(crate) normal: Vectors,
     friction: [[f64; LANES]; 2],
-    metric: [[f64; LANES]; 3],
-    inverse: [[f64; LANES]; 3],
-    free_above: [f64; LANES],
+    metric: [[f32; LANES]; 3],
+    free_above: [f32; LANES],
     /// b = max(g, 0)/h [m/s]: the speed at which a pair may close; 0 where gaps do not count.
     pub(crate) bias: [f64; LANES],
 }
 
 impl Cones {
+    /// Prefetches the cones after the next ones in a column. Processors do not foresee them by themselves, since
+    /// a loop reads the parts of a block side by side.
+    #[inline(always)]
+    pub(crate) fn prefetch<L: Lanes>(&self) {
+        let size = size_of::<Self>();
+        (2 * size..3 * size).step_by(CACHE_LINE).for_each(|bytes| L::prefetch(self, bytes));
+    }
+
     /// True if gaps count, as they do for all contacts except glued and idle ones.
     #[inline(always)]
     pub(crate) fn opens(&self, lane: usize) -> bool {
@@ -205,33 +229,31 @@ impl Cones {
     /// Sets the cone and b of a lane.
     #[inline(always)]
     pub(crate) fn set(&mut self, lane: usize, cone: &Cone, bias: f64) {
+        let Metric { normal, tangential, rolling } = cone.metric;
         self.bias[lane] = bias;
-        let (metric, inverse) = (&cone.metric, &cone.inverse);
         self.normal.set(lane, cone.normal);
         (self.friction[0][lane], self.friction[1][lane]) = (cone.friction, cone.rolling);
-        (self.metric[0][lane], self.inverse[0][lane]) = (metric.normal, inverse.normal);
-        (self.metric[1][lane], self.inverse[1][lane]) = (metric.tangential, inverse.tangential);
-        (self.metric[2][lane], self.inverse[2][lane]) = (metric.rolling, inverse.rolling);
-        self.free_above[lane] = cone.free_above;
+        for (column, weight) in self.metric.iter_mut().zip([normal, tangential, rolling]) {
+            column[lane] = weight as f32;
+        }
+        self.free_above[lane] = cone.free_above as f32;
     }
 
     #[inline(always)]
     pub(crate) fn get(&self, lane: usize) -> Cone {
-        let metric = |parts: &[[f64; LANES]; 3]| Metric {
-            normal: parts[0][lane],
-            tangential: parts[1][lane],
-            rolling: parts[2][lane],
-        };
+        let [normal, tangential, rolling] = [0, 1, 2].map(|part| f64::from(self.metric[part][lane]));
         Cone {
             normal: self.normal.get(lane),
             friction: self.friction[0][lane],
             rolling: self.friction[1][lane],
-            metric: metric(&self.metric),
-            inverse: metric(&self.inverse),
-            free_above: self.free_above[lane],
+            metric: Metric { normal, tangential, rolling },
+            free_above: self.free_above[lane].into(),
         }
     }
 }
+
+/// Bytes of memory that are read at once.
+const CACHE_LINE: usize = 64;
 
 /// Normal part x of the nearest point of the cone: the root that the head of this file derives.
 #[inline(always)]

@@ -94,10 +94,8 @@ pub struct Outcome {
 pub(crate) struct Descent<U> {
     /// Impulse x of each contact: on input the first guess, on output the solution.
     pub(crate) impulses: Vec<U>,
-    /// x_old.
-    before: Vec<U>,
-    /// x_new.
-    trial: Vec<U>,
+    /// x_old, then x_new in its place: the iteration waits for memory, and a third column would be more of it.
+    other: Vec<U>,
     /// Answers of the bodies to the impulses x.
     at_x: Answers,
     /// Answers of the bodies to the impulses x_new.
@@ -289,7 +287,7 @@ impl<U: Unknown> Descent<U> {
         let most = most_curved(problem, bodies);
         *lipschitz = lipschitz.min(most);
         self.at_y.clone_from(&self.at_x);
-        self.before.clone_from(&self.impulses);
+        self.other.clone_from(&self.impulses);
         let mut course = Course::default();
         let (mut momentum, mut beta, mut iterations) = (1.0f64, 0.0, 0);
         loop {
@@ -299,14 +297,19 @@ impl<U: Unknown> Descent<U> {
             let momentum_next =
                 if restarts { 1.0 } else { 0.5 * (1.0 + (1.0 + 4.0 * momentum * momentum).sqrt()) };
             let beta_next = if restarts { 0.0 } else { (momentum - 1.0) / momentum_next };
-            let Self { trial, at_x, at_trial, at_y, at_next_y, .. } = self;
+            let Self { other, at_x, at_trial, at_y, at_next_y, .. } = self;
             let ahead = LookAhead { beta: beta_next, at_x, at_y, next: at_next_y };
-            let curvature = problem.answer(bodies, trial, at_trial, Some(ahead));
+            let curvature = problem.answer(bodies, other, at_trial, Some(ahead));
             let is_last = iterations >= tolerance.iterations_max;
             let measurable = sums.length > ROUNDING * sums.size;
             if measurable && curvature > *lipschitz * sums.length && *lipschitz < most && !is_last {
                 // This direction needs L = d . W d / d . D d; others may need a little more.
                 *lipschitz = (1.05 * curvature / sums.length).min(most);
+                // x_new has taken the place of x_old: the step starts from y = x.
+                self.other.clone_from(&self.impulses);
+                self.at_y.clone_from(&self.at_x);
+                (momentum, beta) = (1.0, 0.0);
+                course.restart();
                 continue;
             }
             course.step(*lipschitz * sums.length.sqrt());
@@ -354,29 +357,17 @@ impl<U: Unknown> Descent<U> {
 
     /// Finds x_new and its sums.
     fn propose(&mut self, problem: &Problem, beta: f64, lipschitz: f64) -> Sums {
-        let Self { impulses, before, trial, at_y, .. } = self;
-        trial.resize(impulses.len(), U::default());
+        let Self { impulses, other, at_y, .. } = self;
         let motion = &at_y.motion;
-        let (impulses, before) = (&*impulses, &*before);
-        in_chunks(trial, |first, trial| {
-            let all = first..first + trial.len();
-            lanes::run(Proposal {
-                problem,
-                motion,
-                first,
-                impulses: &impulses[all.clone()],
-                before: &before[all],
-                beta,
-                step: 1.0 / lipschitz,
-                trial,
-            })
+        in_chunks(other, |first, other| {
+            let impulses = &impulses[first..first + other.len()];
+            lanes::run(Proposal { problem, motion, first, impulses, beta, step: 1.0 / lipschitz, other })
         })
     }
 
     /// Accepts x_new as x.
     fn accept(&mut self) {
-        std::mem::swap(&mut self.before, &mut self.impulses);
-        std::mem::swap(&mut self.impulses, &mut self.trial);
+        std::mem::swap(&mut self.other, &mut self.impulses);
         std::mem::swap(&mut self.at_x, &mut self.at_trial);
         std::mem::swap(&mut self.at_y, &mut self.at_next_y);
     }
@@ -397,10 +388,10 @@ struct Proposal<'a, U> {
     /// The chunk's first contact.
     first: usize,
     impulses: &'a [U],
-    before: &'a [U],
     beta: f64,
     step: f64,
-    trial: &'a mut [U],
+    /// x_old, which x_new takes the place of.
+    other: &'a mut [U],
 }
 
 impl<U: Unknown> Task for Proposal<'_, U> {
@@ -408,20 +399,21 @@ impl<U: Unknown> Task for Proposal<'_, U> {
 
     #[inline(always)]
     fn run<L: Lanes>(self) -> Sums {
-        let Self { problem, motion, first, impulses, before, beta, step, trial } = self;
+        let Self { problem, motion, first, impulses, beta, step, other } = self;
         let (mut length, mut size, mut uphill) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
         let mut side = Side::<U>::default();
-        for (block, trial) in trial.chunks_mut(LANES).enumerate() {
+        for (block, other) in other.chunks_mut(LANES).enumerate() {
             let at = block * LANES;
-            if trial.len() < LANES {
+            if other.len() < LANES {
                 side = Side::default();
             }
-            for l in 0..trial.len() {
+            for (l, other) in other.iter().enumerate() {
                 side.impulse.set(l, impulses[at + l]);
-                side.other.set(l, before[at + l]);
+                side.other.set(l, *other);
                 side.velocity.set(l, problem.relative(first + at + l, motion));
             }
             let cones = &problem.cones[(first + at) / LANES];
+            cones.prefetch::<L>();
             for l in 0..LANES {
                 let cone = cones.get(l);
                 let (x, before): (U, U) = (side.impulse.get(l), side.other.get(l));
@@ -434,8 +426,8 @@ impl<U: Unknown> Task for Proposal<'_, U> {
                 uphill[l] -= cone.inner(way, new - x);
                 side.impulse.set(l, new);
             }
-            for (l, trial) in trial.iter_mut().enumerate() {
-                *trial = side.impulse.get(l);
+            for (l, other) in other.iter_mut().enumerate() {
+                *other = side.impulse.get(l);
             }
         }
         Sums { length: sum(&length), size: sum(&size), uphill: sum(&uphill), ..Sums::default() }
@@ -473,6 +465,7 @@ impl<U: Unknown> Task for Residuals<'_, U> {
                 side.other.set(l, problem.relative(first + at + l, &problem.free));
             }
             let cones = &problem.cones[(first + at) / LANES];
+            cones.prefetch::<L>();
             for l in 0..LANES {
                 let cone = cones.get(l);
                 let (p, u, free): (U, U, U) = (side.impulse.get(l), side.velocity.get(l), side.other.get(l));

@@ -24,18 +24,13 @@ use super::response::LowRank;
 use super::tasks::{CHUNK, SERIAL};
 use super::unknown::Unknown;
 
-/// Bodies that a contact joins, and its kind.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Row {
-    pub(crate) bodies: [u32; 2],
-    pub(crate) kind: Kind,
-}
-
 /// The contacts of a step and which of them each body has. It is set up anew for each solve; allocations are
 /// kept.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Problem {
-    pub(crate) rows: Vec<Row>,
+    /// Bodies that each contact joins.
+    pub(crate) joined: Vec<[u32; 2]>,
+    pub(crate) kinds: Vec<Kind>,
     /// Cone and b of each contact, [`LANES`] side by side. Surplus lanes of the last block are zero.
     pub(crate) cones: Vec<Cones>,
     /// Arms and lever of each contact; empty if no body rotates.
@@ -88,7 +83,7 @@ struct Levers {
 impl Problem {
     /// Sets up the contacts `chosen` of a step of length `dt` [s].
     pub(crate) fn set(&mut self, bodies: &Bodies, contacts: &[Contact], chosen: &[u32], dt: f64) {
-        self.set_rows(bodies, contacts, chosen, dt);
+        self.set_contacts(bodies, contacts, chosen, dt);
         // A body without spin and without an inertia takes no torque.
         let rotates = |body: usize| {
             bodies.inverse_inertia[body] != InverseInertia::None || bodies.spin[body] != DVec3::ZERO
@@ -115,31 +110,34 @@ impl Problem {
         }
     }
 
-    fn set_rows(&mut self, bodies: &Bodies, contacts: &[Contact], chosen: &[u32], dt: f64) {
-        let nobody = Row { bodies: [0; 2], kind: Kind::Idle };
-        self.rows.resize(chosen.len(), nobody);
-        self.cones.resize_with(chosen.len().div_ceil(LANES), Cones::default);
-        let one = |chosen: &[u32], rows: &mut [Row], cones: &mut Cones| {
+    fn set_contacts(&mut self, bodies: &Bodies, contacts: &[Contact], chosen: &[u32], dt: f64) {
+        let Self { joined, kinds, cones, .. } = self;
+        joined.resize(chosen.len(), [0; 2]);
+        kinds.resize(chosen.len(), Kind::Idle);
+        cones.resize_with(chosen.len().div_ceil(LANES), Cones::default);
+        let one = |(((chosen, joined), kinds), cones): (((&[u32], &mut [_]), &mut [_]), &mut Cones)| {
             *cones = Cones::default();
-            for (lane, (&c, row)) in chosen.iter().zip(rows).enumerate() {
-                let (cone, bias);
-                (*row, cone, bias) = read(bodies, &contacts[c as usize], dt);
+            for (lane, &c) in chosen.iter().enumerate() {
+                let contact = &contacts[c as usize];
+                let (kind, cone, bias) = read(bodies, contact, dt);
+                (joined[lane], kinds[lane]) = (contact.bodies, kind);
                 cones.set(lane, &cone, bias);
             }
         };
-        let blocks = chosen.par_chunks(LANES).zip(self.rows.par_chunks_mut(LANES)).zip(&mut self.cones);
-        let blocks = blocks.with_min_len(SERIAL / LANES);
-        blocks.for_each(|((chosen, rows), cones)| one(chosen, rows, cones));
+        let columns = joined.par_chunks_mut(LANES).zip(kinds.par_chunks_mut(LANES));
+        let blocks = chosen.par_chunks(LANES).zip_eq(columns).zip_eq(cones);
+        let blocks = blocks.map(|((chosen, (joined, kinds)), cones)| (((chosen, joined), kinds), cones));
+        blocks.with_min_len(SERIAL / LANES).for_each(one);
     }
 
     /// Makes all contacts frictionless, with b = 0.
     pub(crate) fn make_smooth(&mut self) {
-        for (k, row) in self.rows.iter_mut().enumerate() {
-            if row.kind == Kind::Rough {
-                row.kind = Kind::Cone;
+        for (k, kind) in self.kinds.iter_mut().enumerate() {
+            if *kind == Kind::Rough {
+                *kind = Kind::Cone;
             }
             let Cone { normal, metric, .. } = self.cones[k / LANES].get(k % LANES);
-            self.cones[k / LANES].set(k % LANES, &Cone::new(row.kind, normal, [0.0; 2], metric), 0.0);
+            self.cones[k / LANES].set(k % LANES, &Cone::new(*kind, normal, [0.0; 2], metric), 0.0);
         }
     }
 
@@ -164,12 +162,14 @@ impl Problem {
     /// Lists the contacts of each body that contacts can move.
     fn list_incident(&mut self, of: &Bodies) {
         let bodies = of.len();
-        let Self { rows, offsets, incident, cursor, .. } = self;
+        let Self { joined, kinds, offsets, incident, cursor, .. } = self;
         offsets.clear();
         offsets.resize(bodies + 1, 0);
-        let sides = || rows.iter().enumerate().filter(|(_, row)| row.kind != Kind::Idle);
-        for (_, row) in sides() {
-            let moved = row.bodies.iter().filter(|&&body| !of.is_immovable(body));
+        let all = || joined.iter().zip(&*kinds).enumerate();
+        let sides =
+            || all().filter(|(_, (_, kind))| **kind != Kind::Idle).map(|(contact, (of, _))| (contact, of));
+        for (_, joined) in sides() {
+            let moved = joined.iter().filter(|&&body| !of.is_immovable(body));
             moved.for_each(|&body| offsets[body as usize + 1] += 1);
         }
         for body in 0..bodies {
@@ -179,8 +179,8 @@ impl Problem {
         cursor.extend_from_slice(&offsets[..bodies]);
         incident.clear();
         incident.resize(offsets[bodies] as usize, 0);
-        for (contact, row) in sides() {
-            for (side, &body) in row.bodies.iter().enumerate().filter(|(_, body)| !of.is_immovable(**body)) {
+        for (contact, joined) in sides() {
+            for (side, &body) in joined.iter().enumerate().filter(|(_, body)| !of.is_immovable(**body)) {
                 let place = &mut cursor[body as usize];
                 incident[*place as usize] = 2 * contact as u32 + side as u32;
                 *place += 1;
@@ -240,7 +240,7 @@ impl Problem {
     /// Rounding of a relative velocity [m/s]: some units in the last place of the fastest body's velocity.
     pub(crate) fn rounding(&self) -> f64 {
         let by_spin = |contact: usize| {
-            let [i, j] = self.rows[contact].bodies.map(|body| self.free.angular[body as usize].length());
+            let [i, j] = self.joined[contact].map(|body| self.free.angular[body as usize].length());
             let [first, second] = self.levers[contact].arms.map(|arm| arm.length());
             i * first + j * second
         };
@@ -390,7 +390,7 @@ impl Problem {
     /// The second pass: the relative velocity u at a contact.
     #[inline(always)]
     pub(crate) fn relative<U: Unknown>(&self, contact: usize, motion: &Motions) -> U {
-        let bodies = self.rows[contact].bodies;
+        let bodies = self.joined[contact];
         if self.levers.is_empty() {
             let [i, j] = bodies.map(|body| motion.linear[body as usize]);
             return U::new(j - i, DVec3::ZERO);
@@ -459,8 +459,8 @@ fn parts<'a>(
         .collect()
 }
 
-/// Row, cone and b [m/s] of a contact.
-fn read(bodies: &Bodies, contact: &Contact, dt: f64) -> (Row, Cone, f64) {
+/// Kind, cone and b [m/s] of a contact.
+fn read(bodies: &Bodies, contact: &Contact, dt: f64) -> (Kind, Cone, f64) {
     let material = &contact.material;
     let metric = metric(bodies, contact);
     let kind = match material {
@@ -472,7 +472,7 @@ fn read(bodies: &Bodies, contact: &Contact, dt: f64) -> (Row, Cone, f64) {
     let rolling = if metric.rolling > 0.0 { material.rolling } else { 0.0 };
     let bias = if matches!(kind, Kind::Cone | Kind::Rough) { contact.gap.max(0.0) / dt } else { 0.0 };
     let cone = Cone::new(kind, contact.normal, [material.friction, rolling], metric);
-    (Row { bodies: contact.bodies, kind }, cone, bias)
+    (kind, cone, bias)
 }
 
 /// The diagonal of W by parts of a contact: the sum over both bodies of e . B e + (r x e) . I^-1 (r x e), as
@@ -481,13 +481,13 @@ fn read(bodies: &Bodies, contact: &Contact, dt: f64) -> (Row, Cone, f64) {
 fn metric(bodies: &Bodies, contact: &Contact) -> Metric {
     let n = contact.normal;
     let tangents = n.any_orthonormal_pair();
-    let mut sum = Metric::default();
+    let [mut normal, mut tangential, mut rolling] = [0.0; 3];
     for (side, &body) in contact.bodies.iter().enumerate() {
         let by_impulse = |along: DVec3| along.dot(bodies.answer(body, along));
         let inverse = &bodies.inverse_inertia[body as usize];
         if *inverse == InverseInertia::None {
-            sum.normal += by_impulse(n);
-            sum.tangential += 0.5 * (by_impulse(tangents.0) + by_impulse(tangents.1));
+            normal += by_impulse(n);
+            tangential += 0.5 * (by_impulse(tangents.0) + by_impulse(tangents.1));
             continue;
         }
         let (arm, lever) = (contact.arms()[side], contact.lever());
@@ -495,11 +495,11 @@ fn metric(bodies: &Bodies, contact: &Contact) -> Metric {
             let torque = arm.cross(along);
             torque.dot(inverse.apply(torque))
         };
-        sum.normal += by_impulse(n) + by_torque(n);
-        sum.tangential += 0.5 * (by_impulse(tangents.0) + by_impulse(tangents.1));
-        sum.tangential += 0.5 * (by_torque(tangents.0) + by_torque(tangents.1));
+        normal += by_impulse(n) + by_torque(n);
+        tangential += 0.5 * (by_impulse(tangents.0) + by_impulse(tangents.1));
+        tangential += 0.5 * (by_torque(tangents.0) + by_torque(tangents.1));
         let about = |axis: DVec3| axis.dot(inverse.apply(axis));
-        sum.rolling += lever * lever * 0.5 * (about(tangents.0) + about(tangents.1));
+        rolling += lever * lever * 0.5 * (about(tangents.0) + about(tangents.1));
     }
-    sum
+    Metric::rounded_up([normal, tangential, rolling])
 }

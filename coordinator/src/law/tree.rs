@@ -45,7 +45,7 @@ impl Tree {
         slack: f64,
         impulses: &mut [U],
     ) {
-        let joins = |contact: usize| match problem.rows[contact].kind {
+        let joins = |contact: usize| match problem.kinds[contact] {
             Kind::Glued => true,
             Kind::Idle => false,
             _ => problem.opening(contact, problem.relative::<U>(contact, motion)) <= slack,
@@ -61,7 +61,7 @@ impl Tree {
                 continue;
             }
             let contact = self.parent[b] as usize;
-            let [i, j] = problem.rows[contact].bodies;
+            let [i, j] = problem.joined[contact];
             let (sign, other) = if j == body { (1.0, i) } else { (-1.0, j) };
             impulses[contact] = impulses[contact] + U::new(self.lack[b] * sign, DVec3::ZERO);
             if bodies.inverse_mass[other as usize] > 0.0 {
@@ -85,8 +85,7 @@ impl Tree {
         self.heap_of.clear();
         self.heap_of.resize(count, NONE);
         let is_fixed = |body: u32| bodies.inverse_mass[body as usize] == 0.0;
-        for (contact, row) in problem.rows.iter().enumerate() {
-            let [i, j] = row.bodies;
+        for (contact, &[i, j]) in problem.joined.iter().enumerate() {
             let (fixed, body) = if is_fixed(i) { (i, j) } else { (j, i) };
             if is_fixed(fixed) && !is_fixed(body) && self.heap_of[body as usize] == NONE && joins(contact) {
                 self.parent[body as usize] = contact as u32;
@@ -128,7 +127,7 @@ impl Tree {
             at += 1;
             for &of in problem.incident(body as usize) {
                 let (contact, side) = (of as usize / 2, of as usize & 1);
-                let other = problem.rows[contact].bodies[1 - side];
+                let other = problem.joined[contact][1 - side];
                 if !is_fixed(other) && self.heap_of[other as usize] == NONE && joins(contact) {
                     self.parent[other as usize] = contact as u32;
                     self.heap_of[other as usize] = self.heap_of[body as usize];

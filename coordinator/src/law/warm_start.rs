@@ -102,7 +102,7 @@ impl LastImpulses {
                 new += usize::from(old.is_none());
                 let k = chunk * CHUNK + k;
                 *impulse = match old {
-                    Some(old) if problem.rows[k].kind != Kind::Idle => {
+                    Some(old) if problem.kinds[k] != Kind::Idle => {
                         let rotated = old.rotated(normal);
                         problem.cone(k).project(U::new(rotated[0], rotated[1]) * scale)
                     }
