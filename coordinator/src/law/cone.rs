@@ -27,7 +27,7 @@ use amalgam_particles::lanes::{LANES, Lanes};
 use super::unknown::{Unknown, Vectors};
 
 /// Weight of each part of an impulse in squared distances [1/kg]: the diagonal D of the problem's matrix W,
-/// by parts. Any positive weights do. They are single precision numbers, since the iteration waits for memory.
+/// by parts. Any positive weights do, here single precision numbers, since the iteration waits for memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Metric {
     /// Weight of the normal part.
@@ -53,13 +53,10 @@ impl Metric {
         Self { normal: round(normal), tangential: round(tangential), rolling: round(rolling) }
     }
 
-    /// 1 over each weight in single precision, 0 where the weight is 0.
+    /// 1 over each weight, 0 where the weight is 0.
     #[inline(always)]
     fn inverse(&self) -> Self {
-        let inverse = |part: f64| {
-            let part = part as f32;
-            f64::from(if part > 0.0 { 1.0 / part } else { 0.0 })
-        };
+        let inverse = |part: f64| if part > 0.0 { 1.0 / part } else { 0.0 };
         Self {
             normal: inverse(self.normal),
             tangential: inverse(self.tangential),

@@ -13,6 +13,7 @@
 //! these bodies in the first pass, and take their velocities from them.
 
 use amalgam_particles::{DVec3, lanes::LANES, reduce};
+use glam::DMat3;
 use rayon::prelude::*;
 use std::slice::ChunksMut;
 
@@ -237,15 +238,16 @@ impl Problem {
         movable.map(|body| self.incident(body).len() + of_points(body)).max().unwrap_or(0)
     }
 
-    /// Rounding of a relative velocity [m/s]: some units in the last place of the fastest body's velocity.
+    /// Rounding of a relative velocity [m/s]: some units in the last place of the fastest body's velocity, and of
+    /// the fastest spin times the longest arm.
     pub(crate) fn rounding(&self) -> f64 {
-        let by_spin = |contact: usize| {
-            let [i, j] = self.joined[contact].map(|body| self.free.angular[body as usize].length());
-            let [first, second] = self.levers[contact].arms.map(|arm| arm.length());
-            i * first + j * second
+        let fastest = |of: &[DVec3]| reduce::max(of.len(), 0.0, |body| of[body].length());
+        let arm = |contact: usize| {
+            let [first, second] = self.levers[contact].arms;
+            first.length().max(second.length())
         };
-        let fastest = reduce::max(self.free.len(), 0.0, |body| self.free.linear[body].length());
-        VELOCITY_ROUNDING * (2.0 * fastest + reduce::max(self.levers.len(), 0.0, by_spin))
+        let longest = reduce::max(self.levers.len(), 0.0, arm);
+        2.0 * VELOCITY_ROUNDING * (fastest(&self.free.linear) + fastest(&self.free.angular) * longest)
     }
 
     /// The first pass: v' = v* + B H^T p for all bodies. With `ahead`, also the answers to the next y, and the work
@@ -480,26 +482,43 @@ fn read(bodies: &Bodies, contact: &Contact, dt: f64) -> (Kind, Cone, f64) {
 /// tangents e.
 fn metric(bodies: &Bodies, contact: &Contact) -> Metric {
     let n = contact.normal;
-    let tangents = n.any_orthonormal_pair();
     let [mut normal, mut tangential, mut rolling] = [0.0; 3];
     for (side, &body) in contact.bodies.iter().enumerate() {
-        let by_impulse = |along: DVec3| along.dot(bodies.answer(body, along));
-        let inverse = &bodies.inverse_inertia[body as usize];
-        if *inverse == InverseInertia::None {
-            normal += by_impulse(n);
-            tangential += 0.5 * (by_impulse(tangents.0) + by_impulse(tangents.1));
-            continue;
+        let at = body as usize;
+        match bodies.mobility.get(at) {
+            None => {
+                normal += bodies.inverse_mass[at];
+                tangential += bodies.inverse_mass[at];
+            }
+            Some(mobility) => {
+                let along = n.dot(*mobility * n);
+                normal += along;
+                tangential += 0.5 * (trace(mobility) - along);
+            }
         }
-        let (arm, lever) = (contact.arms()[side], contact.lever());
-        let by_torque = |along: DVec3| {
-            let torque = arm.cross(along);
-            torque.dot(inverse.apply(torque))
-        };
-        normal += by_impulse(n) + by_torque(n);
-        tangential += 0.5 * (by_impulse(tangents.0) + by_impulse(tangents.1));
-        tangential += 0.5 * (by_torque(tangents.0) + by_torque(tangents.1));
-        let about = |axis: DVec3| axis.dot(inverse.apply(axis));
-        rolling += lever * lever * 0.5 * (about(tangents.0) + about(tangents.1));
+        let (arm, lever) = (|| contact.arms()[side], || contact.lever());
+        match &bodies.inverse_inertia[at] {
+            InverseInertia::None => {}
+            InverseInertia::Sphere(inverse) => {
+                // |r x e|^2 has the sum 2 |r|^2 over three directions e at right angles.
+                let (arm, lever) = (arm(), lever());
+                let about_normal = arm.cross(n).length_squared();
+                normal += inverse * about_normal;
+                tangential += inverse * (arm.length_squared() - 0.5 * about_normal);
+                rolling += inverse * lever * lever;
+            }
+            InverseInertia::Tensor(inverse) => {
+                let (arm, lever, tangents) = (arm(), lever(), n.any_orthonormal_pair());
+                let about = |axis: DVec3| axis.dot(*inverse * axis);
+                normal += about(arm.cross(n));
+                tangential += 0.5 * (about(arm.cross(tangents.0)) + about(arm.cross(tangents.1)));
+                rolling += lever * lever * 0.5 * (about(tangents.0) + about(tangents.1));
+            }
+        }
     }
     Metric::rounded_up([normal, tangential, rolling])
+}
+
+fn trace(matrix: &DMat3) -> f64 {
+    matrix.x_axis.x + matrix.y_axis.y + matrix.z_axis.z
 }
