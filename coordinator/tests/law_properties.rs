@@ -65,6 +65,22 @@ proptest! {
     }
 }
 
+#[test]
+fn balls_of_all_masses_rest_and_slide() {
+    for mass in [1e-50, 1e-37, 1.0, 1e37, 1e50] {
+        let mut world = World::new(DVec3::new(2.0, 0.0, -9.81), 0.1);
+        world.push(DVec3::Z, DVec3::ZERO, mass, 1.0, Spin::None);
+        world.push(DVec3::new(0.0, 5.0, 1.0), DVec3::ZERO, mass, 1.0, Spin::Ball);
+        world.plane(DVec3::ZERO, DVec3::Z);
+        let statistics = world.step(1e-2);
+        assert!(statistics.solve.converged, "{mass}");
+        let [slides, turns] = [world.bodies.velocity[0], world.bodies.velocity[1]];
+        assert!((slides - DVec3::X * (2.0 - 0.981) * 1e-2).length() < 1e-6, "{mass}: {slides}");
+        // With friction enough, a ball rolls at 5/7 of the acceleration.
+        assert!((turns - DVec3::X * (2.0 * 5.0 / 7.0) * 1e-2).length() < 1e-6, "{mass}: {turns}");
+    }
+}
+
 /// No theorem says that renewing de Saxce's term converges. With friction far above what matter has, few
 /// solves do not.
 #[test]

@@ -27,7 +27,8 @@ use amalgam_particles::lanes::{LANES, Lanes};
 use super::unknown::{Unknown, Vectors};
 
 /// Weight of each part of an impulse in squared distances [1/kg]: the diagonal D of the problem's matrix W,
-/// by parts. Any positive weights do, here single precision numbers, since the iteration waits for memory.
+/// by parts. Any positive weights do, here squares of single precision numbers: the iteration waits for memory,
+/// and a root holds the weights of all masses that there may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Metric {
     /// Weight of the normal part.
@@ -38,19 +39,17 @@ pub(crate) struct Metric {
     pub(crate) rolling: f64,
 }
 
-/// Range of a weight that is not 0, so that a single precision number holds it and its inverse. A body outside
-/// of it has less or more weight than its mass asks for, and more iterations.
-const WEIGHTS: [f32; 2] = [1e-37, 1e37];
-
 impl Metric {
-    /// The metric of these weights, rounded up to single precision: a smaller weight would ask for a larger L.
-    pub(crate) fn rounded_up([normal, tangential, rolling]: [f64; 3]) -> Self {
-        let round = |weight: f64| {
-            let nearest = weight as f32;
-            let above = if f64::from(nearest) < weight { nearest.next_up() } else { nearest };
-            if weight > 0.0 { above.clamp(WEIGHTS[0], WEIGHTS[1]).into() } else { 0.0 }
-        };
-        Self { normal: round(normal), tangential: round(tangential), rolling: round(rolling) }
+    /// The metric of these weights, rounded up to squares of single precision numbers: a smaller weight would ask
+    /// for a larger L.
+    pub(crate) fn rounded_up(weights: [f64; 3]) -> Self {
+        let [normal, tangential, rolling] = weights.map(|weight| {
+            let root = weight.sqrt();
+            let nearest = root as f32;
+            let above = f64::from(if f64::from(nearest) < root { nearest.next_up() } else { nearest });
+            above * above
+        });
+        Self { normal, tangential, rolling }
     }
 
     /// 1 over each weight, 0 where the weight is 0.
@@ -202,6 +201,7 @@ impl Cone {
 pub(crate) struct Cones {
     pub(crate) normal: Vectors,
     friction: [[f64; LANES]; 2],
+    /// Roots of the weights.
     metric: [[f32; LANES]; 3],
     free_above: [f32; LANES],
     /// b = max(g, 0)/h [m/s]: the speed at which a pair may close; 0 where gaps do not count.
@@ -231,19 +231,19 @@ impl Cones {
         self.normal.set(lane, cone.normal);
         (self.friction[0][lane], self.friction[1][lane]) = (cone.friction, cone.rolling);
         for (column, weight) in self.metric.iter_mut().zip([normal, tangential, rolling]) {
-            column[lane] = weight as f32;
+            column[lane] = weight.sqrt() as f32;
         }
         self.free_above[lane] = cone.free_above as f32;
     }
 
     #[inline(always)]
     pub(crate) fn get(&self, lane: usize) -> Cone {
-        let [normal, tangential, rolling] = [0, 1, 2].map(|part| f64::from(self.metric[part][lane]));
+        let weight = |part: usize| f64::from(self.metric[part][lane]) * f64::from(self.metric[part][lane]);
         Cone {
             normal: self.normal.get(lane),
             friction: self.friction[0][lane],
             rolling: self.friction[1][lane],
-            metric: Metric { normal, tangential, rolling },
+            metric: Metric { normal: weight(0), tangential: weight(1), rolling: weight(2) },
             free_above: self.free_above[lane].into(),
         }
     }
@@ -329,6 +329,18 @@ mod tests {
                 let other = (x + 1e-3 * f64::from(k)).max(0.0);
                 prop_assert!(distance(other) >= distance(x) - 1e-12, "{x} {other}");
             }
+        }
+    }
+
+    /// Blocks hold weights of all masses, from 1e-50 to 1e50 kg, exactly as they were rounded.
+    #[test]
+    fn weights_are_rounded_up_and_kept() {
+        for weight in [0.0, 1.0, 1.0 / 3.0, 2.5e-7, 2.0 / 3e-50, 1.0 / 7e49] {
+            let metric = Metric::rounded_up([weight, 2.0 * weight, 0.0]);
+            assert!(metric.normal >= weight && metric.normal <= weight * (1.0 + 1e-6), "{weight}");
+            let mut cones = Cones::default();
+            cones.set(3, &Cone::new(Kind::Cone, DVec3::Z, [0.5, 0.1], metric), 0.0);
+            assert_eq!(cones.get(3).metric, metric);
         }
     }
 
