@@ -17,6 +17,8 @@ pub(super) struct MeshSurface {
     /// For each triangle, up to three triangles beyond its edges that rise towards the side of the particles;
     /// the rest is [`NONE`].
     rising: Vec<[u32; 3]>,
+    /// For each triangle, those that rise to that side beyond one of its vertices, where the vertex is a corner.
+    across: Vec<Vec<u32>>,
 }
 
 /// Number of no triangle.
@@ -36,7 +38,8 @@ impl MeshSurface {
         let mesh = mesh.expect("the surface has been found to be closed");
         let side = if is_hollow { -1.0 } else { 1.0 };
         let rising = rising(&mesh, side);
-        Self { mesh, side, rising }
+        let across = across(&mesh, side, &rising);
+        Self { mesh, side, rising, across }
     }
 
     /// The nearest point of the surface, and the triangle that it is on.
@@ -55,9 +58,9 @@ impl MeshSurface {
 
     /// Finds all places within `reach` [m] that stop a particle at the point, each with the number of its
     /// triangle. The places are the nearest point, every triangle that faces the point and holds the foot of
-    /// its perpendicular, and the planes of triangles that rise beyond an edge of the nearest one. In a
-    /// corner there are several, and each is a contact. With the nearest place alone, a particle that slides
-    /// along one face would enter the next.
+    /// its perpendicular, the planes of triangles that rise beyond an edge of the nearest one, and those of
+    /// triangles within reach that rise beyond a vertex. In a corner there are several, and each is a contact.
+    /// With the nearest place alone, a particle that slides along one face would enter the next.
     pub(super) fn all_beside(&self, point: DVec3, reach: f64, mut found: impl FnMut(u32, Beside)) {
         let (nearest, beside) = self.nearest(point);
         if beside.distance >= reach {
@@ -87,6 +90,11 @@ impl MeshSurface {
             }
         };
         rising.into_iter().filter(|&number| number != NONE).for_each(|number| plane(number, false));
+        let across = self.across[nearest as usize].iter().copied().filter(|&number| {
+            let triangle = self.mesh.triangle(number);
+            triangle.project_local_point_and_get_location(point, false).0.point.distance(point) < reach
+        });
+        across.for_each(|number| plane(number, false));
         let around = Aabb::from_half_extents(point, DVec3::splat(reach));
         let others = self.mesh.bvh().intersect_aabb(&around);
         others
@@ -121,4 +129,35 @@ fn rising(mesh: &TriMesh, side: f64) -> Vec<[u32; 3]> {
         }
     }
     rising
+}
+
+/// Finds, for each triangle, those that share a vertex with it alone and rise to the side of the particles. Only
+/// vertices count whose triangles have no part behind each other's planes: the space of the particles is then
+/// what lies in front of all of them.
+fn across(mesh: &TriMesh, side: f64, rising: &[[u32; 3]]) -> Vec<Vec<u32>> {
+    let mut fans = vec![Vec::new(); mesh.vertices().len()];
+    for (number, triangle) in mesh.indices().iter().enumerate() {
+        triangle.iter().for_each(|&vertex| fans[vertex as usize].push(number as u32));
+    }
+    let mut across = vec![Vec::new(); mesh.indices().len()];
+    for (fan, &vertex) in fans.iter().zip(mesh.vertices()) {
+        let normals: Option<Vec<DVec3>> = fan.iter().map(|&number| mesh.triangle(number).normal()).collect();
+        let Some(normals) = normals else { continue };
+        // Sines of the angles by which a triangle's vertices are in front of a plane through this vertex.
+        let heights = |number: u32, normal: DVec3| {
+            let ways = mesh.indices()[number as usize].map(|other| mesh.vertices()[other as usize] - vertex);
+            ways.map(|way| side * way.normalize_or_zero().dot(normal))
+        };
+        let is_behind =
+            |normal: DVec3| fan.iter().any(|&other| heights(other, normal).iter().any(|&h| h < -SAME));
+        if normals.iter().any(|&normal| is_behind(normal)) {
+            continue;
+        }
+        for (&here, &normal) in fan.iter().zip(&normals) {
+            let rises = |other: u32| heights(other, normal).iter().any(|&height| height > SAME);
+            let more = fan.iter().filter(|&&other| rises(other) && !rising[here as usize].contains(&other));
+            across[here as usize].extend(more);
+        }
+    }
+    across
 }
