@@ -198,6 +198,54 @@ mod tests {
         assert_eq!(beside(1).normal, DVec3::NEG_X);
     }
 
+    /// The form of a mesh file with this text.
+    fn read(name: &str, text: &str) -> ObstacleForm {
+        let path = std::env::temp_dir().join(format!("amalgam-{name}-{}.obj", std::process::id()));
+        std::fs::write(&path, text).expect("writes");
+        let mut shape = Shape::Mesh {
+            file: path.display().to_string(),
+            scale: 1.0,
+            translation: DVec3::ZERO,
+            surface: None,
+        };
+        crate::read_into(&mut shape).expect("reads");
+        std::fs::remove_file(&path).expect("removes");
+        let Shape::Mesh { surface: Some(surface), .. } = shape else { panic!("it has been read") };
+        ObstacleForm::Mesh(surface)
+    }
+
+    /// Above one face of a hollow octahedron, near its lower tip: the faces beside it and the one beyond the tip
+    /// stop a particle, too. On the outside the tip is the only place.
+    #[test]
+    fn a_corner_of_a_hollow_mesh_has_all_its_faces() {
+        let mut file = String::new();
+        for v in ["1 0 0", "-1 0 0", "0 1 0", "0 -1 0", "0 0 1", "0 0 -1"] {
+            file.push_str(&format!("v {v}\n"));
+        }
+        for (a, b, c) in
+            [(1, 3, 5), (3, 2, 5), (2, 4, 5), (4, 1, 5), (3, 1, 6), (2, 3, 6), (4, 2, 6), (1, 4, 6)]
+        {
+            file.push_str(&format!("f {a} {b} {c}\n"));
+        }
+        let count = |point: DVec3, reach: f64, is_inside: bool| {
+            let shape = obstacles(read("octahedron", &file), DQuat::IDENTITY, is_inside);
+            let mut found = Vec::new();
+            shape.all_beside(0, point, reach, |_, beside| found.push(beside));
+            for beside in &found {
+                let ratio = beside.normal.abs() * 3f64.sqrt();
+                assert!(
+                    !is_inside || ratio.distance(DVec3::ONE) < 1e-12 && beside.distance > 0.0,
+                    "{beside:?}"
+                );
+            }
+            found.len()
+        };
+        assert_eq!(count(DVec3::new(0.03, 0.02, -0.9), 0.2, true), 4);
+        // From the middle of a face, no other one is within reach.
+        assert_eq!(count(DVec3::new(0.3, 0.3, -0.3), 0.2, true), 1);
+        assert_eq!(count(DVec3::new(0.0, 0.0, -1.1), 0.2, false), 1);
+    }
+
     /// A step, as a prism along y: in its inner edge there are two contacts, on an outer one there is one.
     #[test]
     fn a_mesh_is_touched_wherever_its_distance_has_a_minimum() {
@@ -215,18 +263,7 @@ mod tests {
             let b = a % 6 + 1;
             file.push_str(&format!("f {b} {a} {}\nf {b} {} {}\n", a + 6, a + 6, b + 6));
         }
-        let path = std::env::temp_dir().join(format!("amalgam-step-{}.obj", std::process::id()));
-        std::fs::write(&path, file).expect("writes");
-        let mut shape = Shape::Mesh {
-            file: path.display().to_string(),
-            scale: 1.0,
-            translation: DVec3::ZERO,
-            surface: None,
-        };
-        crate::read_into(&mut shape).expect("reads");
-        std::fs::remove_file(&path).expect("removes");
-        let Shape::Mesh { surface: Some(surface), .. } = shape else { panic!("it has been read") };
-        let step = obstacles(ObstacleForm::Mesh(surface), DQuat::IDENTITY, false);
+        let step = obstacles(read("step", &file), DQuat::IDENTITY, false);
         let touched = |point: DVec3, reach: f64| {
             let mut found = Vec::new();
             step.all_beside(0, point, reach, |_, beside| found.push(beside));
