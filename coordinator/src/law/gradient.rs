@@ -17,8 +17,8 @@
 //! So the map needs no term of de Saxce, though the errors of the law are measured with it (`cone.rs`). With
 //! the limits mu x_n held at their last values, x_new minimises the quadratic f(y) + v . (x - y) + L/2 |x - y|^2
 //! over the impulses within the limits, with lengths in the metric D. The step lowers f if d . W d <= L d . D d
-//! for d = x_new - y, since the quadratic is then not below f at x_new. Otherwise L is raised and the step is
-//! repeated.
+//! for d = x_new - y, since the quadratic is then not below f at x_new. Otherwise L is raised, and
+//! the step is taken again from y = x.
 //!
 //! beta follows Nesterov's sequence. It restarts at 0 when the last step points against the momentum, (y -
 //! x_new) . D (x_new - x) > 0. It also restarts when steps grow: limits that move with the normal impulses

@@ -31,6 +31,7 @@ use super::unknown::Unknown;
 pub(crate) struct Problem {
     /// Bodies that each contact joins.
     pub(crate) joined: Vec<[u32; 2]>,
+    /// Kind of each contact.
     pub(crate) kinds: Vec<Kind>,
     /// Cone and b of each contact, [`LANES`] side by side. Surplus lanes of the last block are zero.
     pub(crate) cones: Vec<Cones>,
@@ -125,9 +126,8 @@ impl Problem {
                 cones.set(lane, &cone, bias);
             }
         };
-        let columns = joined.par_chunks_mut(LANES).zip(kinds.par_chunks_mut(LANES));
-        let blocks = chosen.par_chunks(LANES).zip_eq(columns).zip_eq(cones);
-        let blocks = blocks.map(|((chosen, (joined, kinds)), cones)| (((chosen, joined), kinds), cones));
+        let blocks = chosen.par_chunks(LANES).zip_eq(joined.par_chunks_mut(LANES));
+        let blocks = blocks.zip_eq(kinds.par_chunks_mut(LANES)).zip_eq(cones);
         blocks.with_min_len(SERIAL / LANES).for_each(one);
     }
 
@@ -238,16 +238,15 @@ impl Problem {
         movable.map(|body| self.incident(body).len() + of_points(body)).max().unwrap_or(0)
     }
 
-    /// Rounding of a relative velocity [m/s]: some units in the last place of the fastest body's velocity, and of
-    /// the fastest spin times the longest arm.
+    /// Rounding of a relative velocity [m/s]: some units in the last place of the fastest body's velocity.
     pub(crate) fn rounding(&self) -> f64 {
-        let fastest = |of: &[DVec3]| reduce::max(of.len(), 0.0, |body| of[body].length());
-        let arm = |contact: usize| {
-            let [first, second] = self.levers[contact].arms;
-            first.length().max(second.length())
+        let by_spin = |contact: usize| {
+            let [i, j] = self.joined[contact].map(|body| self.free.angular[body as usize].length());
+            let [first, second] = self.levers[contact].arms.map(|arm| arm.length());
+            i * first + j * second
         };
-        let longest = reduce::max(self.levers.len(), 0.0, arm);
-        2.0 * VELOCITY_ROUNDING * (fastest(&self.free.linear) + fastest(&self.free.angular) * longest)
+        let fastest = reduce::max(self.free.len(), 0.0, |body| self.free.linear[body].length());
+        VELOCITY_ROUNDING * (2.0 * fastest + reduce::max(self.levers.len(), 0.0, by_spin))
     }
 
     /// The first pass: v' = v* + B H^T p for all bodies. With `ahead`, also the answers to the next y, and the work

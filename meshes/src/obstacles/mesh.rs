@@ -17,8 +17,8 @@ pub(super) struct MeshSurface {
     /// For each triangle, up to three triangles beyond its edges that rise towards the side of the particles;
     /// the rest is [`NONE`].
     rising: Vec<[u32; 3]>,
-    /// For each triangle, those that rise to that side beyond one of its vertices, where the vertex is a corner.
-    across: Vec<Vec<u32>>,
+    /// For each vertex the triangles around it, if the space of the particles lies in front of all of them.
+    corners: Vec<Vec<u32>>,
 }
 
 /// Number of no triangle.
@@ -32,14 +32,14 @@ impl MeshSurface {
     pub(super) fn new(surface: &Surface, rotation: DQuat, is_hollow: bool) -> Self {
         let (low, high) = surface.bounds();
         let middle = 0.5 * (low + high);
-        let (corners, triangles) = surface.mesh();
-        let corners = corners.iter().map(|&corner| middle + rotation * (corner - middle)).collect();
-        let mesh = TriMesh::with_flags(corners, triangles.to_vec(), TriMeshFlags::ORIENTED);
+        let (vertices, triangles) = surface.mesh();
+        let vertices = vertices.iter().map(|&vertex| middle + rotation * (vertex - middle)).collect();
+        let mesh = TriMesh::with_flags(vertices, triangles.to_vec(), TriMeshFlags::ORIENTED);
         let mesh = mesh.expect("the surface has been found to be closed");
         let side = if is_hollow { -1.0 } else { 1.0 };
         let rising = rising(&mesh, side);
-        let across = across(&mesh, side, &rising);
-        Self { mesh, side, rising, across }
+        let corners = corners(&mesh, side);
+        Self { mesh, side, rising, corners }
     }
 
     /// The nearest point of the surface, and the triangle that it is on.
@@ -59,7 +59,7 @@ impl MeshSurface {
     /// Finds all places within `reach` [m] that stop a particle at the point, each with the number of its
     /// triangle. The places are the nearest point, every triangle that faces the point and holds the foot of
     /// its perpendicular, the planes of triangles that rise beyond an edge of the nearest one, and those of
-    /// triangles within reach that rise beyond a vertex. In a corner there are several, and each is a contact.
+    /// triangles within reach around a corner of the nearest one. In a corner there are several, and each is a contact.
     /// With the nearest place alone, a particle that slides along one face would enter the next.
     pub(super) fn all_beside(&self, point: DVec3, reach: f64, mut found: impl FnMut(u32, Beside)) {
         let (nearest, beside) = self.nearest(point);
@@ -90,9 +90,11 @@ impl MeshSurface {
             }
         };
         rising.into_iter().filter(|&number| number != NONE).for_each(|number| plane(number, false));
-        let across = self.across[nearest as usize].iter().copied().filter(|&number| {
-            let triangle = self.mesh.triangle(number);
-            triangle.project_local_point_and_get_location(point, false).0.point.distance(point) < reach
+        let vertices = self.mesh.indices()[nearest as usize];
+        let around = vertices.into_iter().flat_map(|vertex| &self.corners[vertex as usize]).copied();
+        let across = around.filter(|&number| {
+            let (foot, _) = self.mesh.triangle(number).project_local_point_and_get_location(point, false);
+            number != nearest && foot.point.distance(point) < reach
         });
         across.for_each(|number| plane(number, false));
         let around = Aabb::from_half_extents(point, DVec3::splat(reach));
@@ -131,33 +133,23 @@ fn rising(mesh: &TriMesh, side: f64) -> Vec<[u32; 3]> {
     rising
 }
 
-/// Finds, for each triangle, those that share a vertex with it alone and rise to the side of the particles. Only
-/// vertices count whose triangles have no part behind each other's planes: the space of the particles is then
-/// what lies in front of all of them.
-fn across(mesh: &TriMesh, side: f64, rising: &[[u32; 3]]) -> Vec<Vec<u32>> {
-    let mut fans = vec![Vec::new(); mesh.vertices().len()];
+/// Finds, for each vertex, the triangles around it, if none has a part behind another's plane: the space of the
+/// particles is then what lies in front of all of them. Other vertices have none.
+fn corners(mesh: &TriMesh, side: f64) -> Vec<Vec<u32>> {
+    let mut corners = vec![Vec::new(); mesh.vertices().len()];
     for (number, triangle) in mesh.indices().iter().enumerate() {
-        triangle.iter().for_each(|&vertex| fans[vertex as usize].push(number as u32));
+        triangle.iter().for_each(|&vertex| corners[vertex as usize].push(number as u32));
     }
-    let mut across = vec![Vec::new(); mesh.indices().len()];
-    for (fan, &vertex) in fans.iter().zip(mesh.vertices()) {
-        let normals: Option<Vec<DVec3>> = fan.iter().map(|&number| mesh.triangle(number).normal()).collect();
-        let Some(normals) = normals else { continue };
-        // Sines of the angles by which a triangle's vertices are in front of a plane through this vertex.
-        let heights = |number: u32, normal: DVec3| {
-            let ways = mesh.indices()[number as usize].map(|other| mesh.vertices()[other as usize] - vertex);
-            ways.map(|way| side * way.normalize_or_zero().dot(normal))
+    for (fan, &vertex) in corners.iter_mut().zip(mesh.vertices()) {
+        let ways = |number: &u32| {
+            mesh.indices()[*number as usize]
+                .map(|other| (mesh.vertices()[other as usize] - vertex).normalize_or_zero())
         };
-        let is_behind =
-            |normal: DVec3| fan.iter().any(|&other| heights(other, normal).iter().any(|&h| h < -SAME));
-        if normals.iter().any(|&normal| is_behind(normal)) {
-            continue;
-        }
-        for (&here, &normal) in fan.iter().zip(&normals) {
-            let rises = |other: u32| heights(other, normal).iter().any(|&height| height > SAME);
-            let more = fan.iter().filter(|&&other| rises(other) && !rising[here as usize].contains(&other));
-            across[here as usize].extend(more);
+        let all_in_front =
+            |normal: DVec3| fan.iter().flat_map(ways).all(|way| side * way.dot(normal) >= -SAME);
+        if !fan.iter().all(|&number| mesh.triangle(number).normal().is_some_and(all_in_front)) {
+            *fan = Vec::new();
         }
     }
-    across
+    corners
 }
