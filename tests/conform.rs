@@ -103,7 +103,6 @@ fn grains_with_spin_keep_every_rule() {
     let text = "method = 'grains'\nspin = true\n[[bodies]]\ntype = 'grains'\nspacing = 0.04\nradius = 0.019\ndensity = 1500.0\n\
                 velocity = [0.1, 0.0, 0.2]\nshape = { type = 'box', min = [0.1, 0.0, 0.4], max = [0.3, 0.1, 0.5] }\n";
     let groups = [
-        "brief",
         "group-of-one",
         "group-order",
         "slopes",

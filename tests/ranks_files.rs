@@ -106,6 +106,53 @@ fn ranks_save_their_parts() {
     }
 }
 
+/// Grains that turn, fall onto a floor, and are let go from it in the middle of the run.
+const GRAINS: &str = "scene.name = 'grains'\n\
+[domain]\nmin = [-1, -1, -1]\nmax = [1, 1, 1]\n\
+[[domain.obstacles]]\nname = 'floor'\nshape = { type = 'plane', point = [0, 0, 0], normal = [0, 0, 1] }\n\
+[time]\nduration = 0.04\nframe_interval = 0.02\ndt_max = 0.001\n\
+[[coupling.contact]]\nbetween = ['grains', 'grains']\nfriction = 0.5\nrolling = 0.1\n\
+[[coupling.contact]]\nbetween = ['floor', 'grains']\nfriction = 0.5\nrolling = 0.1\n\
+[[participants]]\nname = 'grains'\nsolver = 'solid'\n\
+[participants.settings]\nmethod = 'grains'\nspin = true\n\
+[[participants.settings.bodies]]\ntype = 'grains'\nspacing = 0.02\nradius = 0.0095\ndensity = 1500\n\
+shape = { type = 'box', min = [-0.06, -0.04, 0.002], max = [0.04, 0.04, 0.102] }\n\
+velocity = [0, 0, -1]\nangular_velocity = [0, 20, 0]\n\
+[[participants.settings.bodies]]\ntype = 'points'\nmass = 0.02\nradius = 0.01\n\
+positions = [[0.1, 0, 0.05], [0.13, 0, 0.05]]\npinned = [0, 1]\nrelease = [0.02, inf]\n";
+
+/// Three ranks lay out, save and go on with grains, as one does, whatever the order of their parts.
+#[test]
+fn ranks_save_their_grains() {
+    let (one, cut) = (Folder::new(), Folder::new());
+    let whole = one.run(&one.scene(GRAINS), &["--quiet"]);
+    assert!(whole.status.success(), "{}", stderr(&whole));
+    let every = ["--quiet", "--checkpoint-every=9steps", "--keep-checkpoints=1000", "--ranks=grains=3"];
+    let output = cut.run(&cut.scene(GRAINS), &every);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let hash = |folder: &Folder| folder.summary()["state_hash"].clone();
+    assert_eq!(hash(&cut), hash(&one));
+    let part = |step: u32, rank: u32| {
+        cut.out().join(format!("checkpoints/step-{step:06}/participant-grains.{rank}"))
+    };
+    assert!((0..3).all(|rank| part(9, rank).exists() && part(27, rank).exists()) && !part(9, 3).exists());
+    // After and before a grain is let go. Later checkpoints are of no use once a run has gone on from earlier ones.
+    for step in ["--from=27", "--from=9"] {
+        for ranks in ["--ranks=grains=5", "--ranks=grains=2", "--transport=in-process"] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));
+            command.arg("resume").arg(cut.out()).args([
+                "--quiet",
+                "--checkpoint-every=100000steps",
+                step,
+                ranks,
+            ]);
+            let output = command.current_dir(cut.path()).output().expect("amalgam runs");
+            assert!(output.status.success(), "{ranks}: {}", stderr(&output));
+            assert_eq!(hash(&cut), hash(&one), "{step} {ranks}");
+        }
+    }
+}
+
 /// Frames that are drawn come to the coordinator, as do all frames of a service that may not write.
 #[test]
 fn frames_are_sent_where_they_are_drawn_or_files_are_not_allowed() {

@@ -142,7 +142,13 @@ fn a_false_brief_answer_is_refused() {
         ("no particles", Lie::Briefly(|answer| header(answer).particles = 0)),
         ("particles without end", Lie::Briefly(|answer| header(answer).particles = u64::MAX)),
         ("triangles", Lie::Briefly(|answer| header(answer).triangles = 2)),
-        ("bodies", Lie::Briefly(|answer| header(answer).bodies = true)),
+        (
+            "bodies",
+            Lie::Briefly(|answer| {
+                header(answer).bodies = true;
+                put(&mut answer.columns, "body", &[0u64, 0, 2]);
+            }),
+        ),
         ("negative mass", Lie::Briefly(|answer| brief(answer).mass = -1.0)),
         ("radius not a number", Lie::Briefly(|answer| brief(answer).radius = f64::NAN)),
         ("beyond all speeds", Lie::Briefly(|answer| brief(answer).speed_max = 1e300)),
@@ -168,8 +174,8 @@ fn a_false_brief_answer_is_refused() {
     insta::assert_snapshot!(text, @r"
     no particles: participant liar broke the contract in Initialize of step 0: brief: there are no particles to be brief about
     particles without end: participant liar broke the contract in Initialize of step 0: particles is 18446744073709551615, more than 4294967296
-    triangles: participant liar broke the contract in Initialize of step 0: brief: particles of triangles or of bodies are not alike
-    bodies: participant liar broke the contract in Initialize of step 0: brief: particles of triangles or of bodies are not alike
+    triangles: participant liar broke the contract in Initialize of step 0: brief: particles of triangles are not alike
+    bodies: participant liar broke the contract in Initialize of step 0: column body is none that the header of this call calls for
     negative mass: participant liar broke the contract in Initialize of step 0: brief: the mass must be positive, from 1e-50 to 1e50 kg
     radius not a number: participant liar broke the contract in Initialize of step 0: brief: the radius must be positive, from 1e-30 to 1e12 m
     beyond all speeds: participant liar broke the contract in Initialize of step 0: brief: speed_max is 1e300, but must be from 0 to below 1e12 m/s

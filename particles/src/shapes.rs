@@ -27,6 +27,12 @@ pub struct Layers {
     pub parts: usize,
 }
 
+impl Default for Layers {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
 impl Layers {
     /// All layers.
     pub const ALL: Self = Self { part: 0, parts: 1 };

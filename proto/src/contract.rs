@@ -101,7 +101,7 @@ pub struct Table {
     /// Integration of this section, if it differs from the program's [`Description`].
     pub integration: Option<Integration>,
     /// The body that each particle belongs to, named by one of its particles; absent if particles do not
-    /// turn.
+    /// turn. With `brief` it is empty if they do, each as a body of its own.
     pub bodies: Option<Vec<ParticleId>>,
     /// True if the solver keeps its particles off the scene's obstacles, without friction.
     pub keeps_off_obstacles: bool,
@@ -124,8 +124,8 @@ impl Table {
     }
 }
 
-/// Particles at the start that are alike: movable, with ids from 0 on, no bodies that turn and no corners of
-/// triangles.
+/// Particles at the start that are alike: movable, with ids from 0 on, no corners of triangles, and in no bodies that
+/// turn or each a body of its own.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Brief {
     /// The number of particles; not 0.

@@ -10,7 +10,7 @@
 
 use amalgam_particles::shapes::{Layers, MovingShape, POINTS_MAX, Shape, ShapeError};
 use amalgam_particles::{DVec3, ParticleId};
-use amalgam_solver_kit::{Ranks, SectionError, SolverError, agreed};
+use amalgam_solver_kit::{Numbered, Ranks, SectionError, SolverError, agreed, numbered};
 
 /// Distance [spacings] up to which faces touch.
 const TOUCH: f64 = 1e-6;
@@ -131,7 +131,11 @@ pub(crate) fn fill(
             Err(errors) => wrong.extend(errors.into_iter().map(|error| fault(k, error))),
         }
     }
-    let bodies = numbered(ranks, parts);
+    let counts = Vec::from_iter(parts.iter().map(|points| points.len() as u64));
+    let parts = parts.into_iter().zip(numbered(ranks, &counts));
+    let bodies: Vec<FilledShape> = parts
+        .map(|(points, Numbered { first, whole })| FilledShape { first_id: first, points, whole })
+        .collect();
     if wrong.is_empty() {
         // A shape of which no rank has a point says why.
         let empty = (0..bodies.len()).filter(|&k| bodies[k].whole == 0);
@@ -145,20 +149,6 @@ pub(crate) fn fill(
         faults.push(SectionError::new("shapes", message));
     }
     bodies
-}
-
-/// The bodies whose parts all ranks have, with their ids. Collective.
-fn numbered(ranks: &Ranks, parts: Vec<Vec<DVec3>>) -> Vec<FilledShape> {
-    let (size, rank) = (ranks.size(), ranks.rank());
-    let own = parts.iter().enumerate().map(|(k, points)| (k * size + rank, points.len() as u64));
-    let counts = ranks.shared(parts.len() * size, own);
-    let mut next_id = 0;
-    let filled = |(points, counts): (Vec<DVec3>, &[u64])| {
-        let (first_id, whole) = (next_id + counts[..rank].iter().sum::<u64>(), counts.iter().sum());
-        next_id += whole;
-        FilledShape { first_id, points, whole }
-    };
-    parts.into_iter().zip(counts.chunks(size)).map(filled).collect()
 }
 
 /// The points of this rank's part of one body, in the order of [`Shape::sample`]. Collective.

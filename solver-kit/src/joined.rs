@@ -41,6 +41,30 @@ pub(crate) fn first_fault(ranks: &Ranks, own: Option<&str>) -> Option<String> {
     Some(String::from_utf8_lossy(&fault).into_owned())
 }
 
+/// Places of a rank's things among those of all ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbered {
+    /// Number of this rank's first thing. The others follow.
+    pub first: u64,
+    /// The number of things on all ranks.
+    pub whole: u64,
+}
+
+/// Numbers things of several kinds, kind after kind from 0 and in each kind rank after rank. This rank has `counts` of
+/// them. Collective.
+pub fn numbered(ranks: &Ranks, counts: &[u64]) -> Vec<Numbered> {
+    let (size, rank) = (ranks.size(), ranks.rank());
+    let own = counts.iter().enumerate().map(|(kind, &count)| (kind * size + rank, count));
+    let counts = ranks.shared(counts.len() * size, own);
+    let mut next = 0;
+    let kinds = counts.chunks(size).map(|of_ranks| {
+        let (first, whole) = (next + of_ranks[..rank].iter().sum::<u64>(), of_ranks.iter().sum());
+        next += whole;
+        Numbered { first, whole }
+    });
+    kinds.collect()
+}
+
 /// The members of a participant's groups, and which of them this rank has.
 #[derive(Clone, Copy, Debug)]
 pub struct Members<'a> {

@@ -24,7 +24,7 @@ pub use error::SolverError;
 pub use force::drag::DragSettings;
 pub use force::fields::Fields;
 pub use force::{CenterForce, ForceSettings, IndenterForce, UniformForce};
-pub use joined::{Members, agreed};
+pub use joined::{Members, Numbered, agreed, numbered};
 pub use section::{SectionError, parse as parse_section, renamed_keys};
 pub use service::rank_choice::RankChoice;
 pub use service::register::Registration;

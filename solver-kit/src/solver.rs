@@ -197,7 +197,7 @@ pub trait Solver: Send + Sync + 'static {
     }
 
     /// The body that each particle belongs to, named by one of its particles, if bodies turn: grains with
-    /// spin, each a body of its own, or rigid bodies of many particles. Asked once. Groups are then bodies: a
+    /// spin, each a body of its own, or rigid bodies of many particles. Asked at the start. Groups are then bodies: a
     /// solver describes them in [`Answer::bodies`] and is told their angular velocities in
     /// [`StepEnd::group_spin`]. For explicit solvers. Contacts between particles of one body are for
     /// [`Self::joined`] to exclude.

@@ -200,7 +200,7 @@ pub(crate) fn lay_out(
     checks.that(!bodies.is_empty(), "bodies", || {
         format!("there is no body: write at least one [[bodies]] with {TYPES}")
     });
-    let mut layout = Layout { self_collision, ..Layout::default() };
+    let mut layout = Layout { self_collision, part: checks.part, ..Layout::default() };
     for (index, table) in bodies.into_iter().enumerate() {
         checks.path = format!("bodies[{index}].");
         let before = checks.faults.len();
@@ -213,7 +213,9 @@ pub(crate) fn lay_out(
             continue;
         }
         let first = layout.particles.len();
-        body.lay_out(&mut layout);
+        if body.has_parts() || checks.part.part == 0 {
+            body.lay_out(&mut layout);
+        }
         layout.spin.resize(layout.particles.len(), body.angular_velocity());
         layout.lever.resize(layout.particles.len(), body.lever());
         layout.bodies.push(first..layout.particles.len());

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use amalgam_particles::{CellSet, DVec3, Lattice, ParticleId, Reach};
-use amalgam_proto::contract::{Batch, Wanted};
+use amalgam_proto::contract::{Batch, Table, Wanted};
 
 use super::order::cell_size;
 use super::rule::{Rule, rule};
@@ -68,7 +68,7 @@ fn begin(bench: &mut Bench<'_>) -> Check {
 
 fn brief(bench: &mut Bench<'_>) -> Check {
     bench.start()?;
-    let whole = std::mem::take(&mut bench.table).particles;
+    let Table { particles: whole, bodies, .. } = std::mem::take(&mut bench.table);
     let points = [DVec3::ZERO, whole.position.last().copied().unwrap_or_default()];
     bench.start_briefly(&points)?;
     let Some(brief) = bench.table.brief.clone() else { return skip("no answer is brief") };
@@ -78,6 +78,10 @@ fn brief(bench: &mut Bench<'_>) -> Check {
     let last = whole.id.iter().map(|id| id.0).max();
     demand(last.is_none_or(|last| last < brief.count), || {
         format!("the brief answer stands for {} particles, but there is particle {last:?}", brief.count)
+    })?;
+    let shares = bodies.iter().flatten().zip(&whole.id).find(|(body, id)| body != id);
+    demand(shares.is_none() && bodies.is_some() == bench.table.bodies.is_some(), || {
+        "the brief answer stands for particles of other bodies than the table's".to_string()
     })?;
     let other = (0..whole.len())
         .find(|&i| whole.immovable[i] || (whole.mass[i], whole.radius[i]) != (brief.mass, brief.radius));

@@ -139,7 +139,7 @@ impl Call for Table {
         if let Some(brief) = header.brief {
             let brief = Some(Brief::take(&header, brief, &mut columns)?);
             columns.finish()?;
-            return Ok(Self { brief, ..table });
+            return Ok(Self { brief, bodies: header.bodies.then(Vec::new), ..table });
         }
         let count = check_count("particles", header.particles)?;
         let id = columns.take_ids("id", count)?;
@@ -183,7 +183,7 @@ impl Brief {
         };
         let count = check_count("particles", header.particles)?;
         rule(count > 0, "there are no particles to be brief about")?;
-        rule(header.triangles == 0 && !header.bodies, "particles of triangles or of bodies are not alike")?;
+        rule(header.triangles == 0, "particles of triangles are not alike")?;
         rule(is_mass(mass), &format!("the mass must be {MASS_RULE}"))?;
         rule(is_radius(radius), &format!("the radius must be {RADIUS_RULE}"))?;
         rule(

@@ -50,11 +50,13 @@ impl OwnContacts {
     /// If two immovable particles of it intersect: no velocity can part them.
     pub(crate) fn new(ranks: &Ranks, solver: &dyn Solver) -> Result<Self, SolverError> {
         let Particles { id, position, radius, immovable, .. } = solver.particles();
+        let mut largest = [radius.iter().fold(f64::NEG_INFINITY, |largest, radius| largest.max(-radius))];
+        ranks.max(&mut largest);
         let mut this = Self {
             ranks: ranks.clone(),
             finder: PairFinder::new(),
             // The smallest radius: a thinner skin would make lists shorter and searches more frequent.
-            skin: radius.iter().copied().fold(f64::INFINITY, f64::min),
+            skin: -largest[0],
             listed_skin: 0.0,
             near: Vec::new(),
             listed: (Vec::new(), Vec::new()),

@@ -24,7 +24,7 @@ use crate::near::NearParticles;
 use crate::section::SectionError;
 use crate::solver::{SolverProgram, World};
 use crate::sums::state_hash;
-use answers::{all_particles, brief, in_order_of_ids};
+use answers::{brief, whole_table};
 use files::{Files, read_parts, write_part};
 use run::{Encoded, Phase, Run};
 
@@ -97,20 +97,20 @@ impl Session {
         let valid = particles.validate().map_err(|error| Refusal::Solver(SolverError(error.to_string())));
         agreed(ranks, valid)?;
         let has_bodies = bodies.is_some();
-        let bodies = bodies.map(|bodies| in_order_of_ids(ranks, &particles.id, bodies));
+        let turns_alone = bodies.as_ref().is_none_or(|bodies| *bodies == particles.id);
         let triangles = solver.triangles();
-        let mut near = NearParticles::new(ranks, &*solver)?;
+        let mut near = agreed(ranks, NearParticles::new(ranks, &*solver).map_err(Refusal::Solver))?;
         if !ranks.is_alone() {
             solver.share(ranks)?;
             near.share(solver.particles());
         }
         let nearest_to = nearest_to.into_iter().map(|point| vec3_from_wire("nearest_to", Some(point)));
         let nearest_to = nearest_to.collect::<Result<Vec<DVec3>, WireError>>()?;
-        let is_brief = request.brief && !has_bodies && triangles.is_empty();
-        let brief = is_brief.then(|| brief(ranks, solver.particles(), &nearest_to)).flatten();
-        let particles = match &brief {
-            Some(_) => Particles::default(),
-            None => all_particles(ranks, solver.particles()),
+        let is_long = !request.brief || ranks.any(!turns_alone || !triangles.is_empty());
+        let brief = if is_long { None } else { brief(ranks, solver.particles(), &nearest_to) };
+        let (particles, bodies) = match &brief {
+            Some(_) => (Particles::default(), has_bodies.then(Vec::new)),
+            None => whole_table(ranks, solver.particles(), solver.bodies()),
         };
         let table = Table {
             particles,

@@ -1,9 +1,10 @@
 //! Faults of a section, collected with their keys.
 
-use amalgam_particles::{DVec3, shapes::Shape};
+use amalgam_particles::DVec3;
+use amalgam_particles::shapes::{Layers, Shape};
 use amalgam_solver_kit::{DragSettings, Fields, ForceSettings, SectionError};
 
-/// Particles that one participant may have.
+/// Particles that one participant may have, or each of its ranks if they lay out a part each.
 pub(crate) const PARTICLES_MAX: usize = 1 << 24;
 
 /// Collects faults, with the path of the table that is being checked.
@@ -15,6 +16,8 @@ pub(crate) struct Checks {
     pub(crate) seed: u64,
     /// True if all particles have the same z.
     pub(crate) flat: bool,
+    /// The part of the particles that is laid out here.
+    pub(crate) part: Layers,
 }
 
 impl Checks {
@@ -43,13 +46,12 @@ impl Checks {
         }
     }
 
-    /// Checks that a lattice of this spacing [m] has no more than [`PARTICLES_MAX`] points, called `points`,
+    /// Checks that a lattice of this spacing [m] has no more than [`PARTICLES_MAX`] points per part, called `points`,
     /// in the body's shape. Returns false if it has.
     pub(crate) fn fits(&mut self, shape: &Shape, spacing: f64, points: &str) -> bool {
-        let exceeds = spacing > 0.0 && shape.volume() > PARTICLES_MAX as f64 * spacing.powi(3);
-        self.that(!exceeds, "spacing", || {
-            format!("makes more than {PARTICLES_MAX} {points}: write a larger spacing")
-        });
+        let most = PARTICLES_MAX * self.part.parts;
+        let exceeds = spacing > 0.0 && shape.volume() > most as f64 * spacing.powi(3);
+        self.that(!exceeds, "spacing", || format!("makes more than {most} {points}: write a larger spacing"));
         !exceeds
     }
 

@@ -56,16 +56,20 @@ impl Body for Grains {
         if !checks.fits(&self.shape, self.spacing, "grains") {
             return;
         }
-        report_shape(self.body().sample(self.spacing).err().unwrap_or_default(), checks);
+        report_shape(self.body().sample_layers(self.spacing, checks.part).err().unwrap_or_default(), checks);
     }
 
     fn lay_out(&self, layout: &mut Layout) {
         let (body, mass) = (self.body(), self.density * self.spacing.powi(3));
-        for position in body.sample(self.spacing).into_iter().flatten() {
+        for position in body.sample_layers(self.spacing, layout.part).into_iter().flatten() {
             let velocity = body.velocity_at(position);
             let node = Node { position, velocity, mass, radius: self.radius(), held_until: 0.0 };
             layout.push(&node, self.foundation.as_ref());
         }
+    }
+
+    fn has_parts(&self) -> bool {
+        true
     }
 
     fn angular_velocity(&self) -> DVec3 {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use amalgam_particles::shapes::{Shape, ShapeError};
+use amalgam_particles::shapes::{Layers, Shape, ShapeError};
 use amalgam_particles::{DVec3, ParticleId, Particles};
 use serde::Deserialize;
 
@@ -22,6 +22,12 @@ pub(crate) trait Body {
     /// Appends its particles and springs; asked only of faultless bodies.
     fn lay_out(&self, layout: &mut Layout);
 
+    /// True if it appends only the part [`Layout::part`] of them. The first part of a layout has all particles of other
+    /// bodies.
+    fn has_parts(&self) -> bool {
+        false
+    }
+
     /// Initial angular velocity about its middle [rad/s].
     fn angular_velocity(&self) -> DVec3 {
         DVec3::ZERO
@@ -33,9 +39,12 @@ pub(crate) trait Body {
     }
 }
 
-/// Particles, springs and bonded bodies of a section, in its order. Ids are indices.
+/// Particles, springs and bonded bodies of a section, in its order. Ids are indices, unless this is one of several
+/// parts.
 #[derive(Default)]
 pub(crate) struct Layout {
+    /// The part of the particles that is laid out here.
+    pub(crate) part: Layers,
     /// True if their particles collide with each other.
     pub(crate) self_collision: bool,
     pub(crate) particles: Particles,

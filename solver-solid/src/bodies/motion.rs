@@ -117,8 +117,8 @@ impl Motion {
         motion
     }
 
-    /// The ranks share the solver's particles from here on; `ids` are those of all particles, which every
-    /// rank still has. [`Self::follow`] then says whom this rank has.
+    /// The ranks share the solver's particles from here on; `ids` are those that this rank has laid out.
+    /// [`Self::follow`] then says whom this rank has.
     pub(crate) fn share(&mut self, ranks: &Ranks, ids: &[ParticleId]) {
         let id = |&i: &u32| ids[i as usize];
         self.ranks = ranks.clone();
@@ -127,6 +127,20 @@ impl Motion {
             all: self.all.iter().map(id).collect(),
             releases: self.releases.iter().map(|(time, i)| (*time, id(i))).collect(),
         };
+    }
+
+    /// Takes over what other ranks know of particles that they have laid out. No scripts move these. Collective.
+    pub(crate) fn join_parts(&mut self) {
+        let Named { all, releases, .. } = &mut self.named;
+        let own: Vec<u64> = all.iter().map(|id| id.0).collect();
+        let joined = self.ranks.gather(own).map(|ids| ids.concat()).unwrap_or_default();
+        *all = self.ranks.broadcast(joined).into_iter().map(ParticleId).collect();
+        all.sort_unstable();
+        let own: Vec<[u64; 2]> = releases.iter().map(|(time, id)| [time.to_bits(), id.0]).collect();
+        let joined = self.ranks.gather(own).map(|releases| releases.concat()).unwrap_or_default();
+        let joined = self.ranks.broadcast(joined).into_iter();
+        *releases = joined.map(|[time, id]| (f64::from_bits(time), ParticleId(id))).collect();
+        releases.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     }
 
     /// Takes over that this rank, one of several, has the particles of these `ids` now.

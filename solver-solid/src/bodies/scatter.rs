@@ -99,7 +99,8 @@ impl Body for Scatter {
         let faults = self.body().faults();
         let good_shape = faults.is_empty();
         report_shape(faults, checks);
-        if good_shape && self.count <= PARTICLES_MAX {
+        // Other parts have none of them.
+        if good_shape && self.count <= PARTICLES_MAX && checks.part.part == 0 {
             match self.place(checks) {
                 Ok(nodes) => drop(self.nodes.set(nodes)),
                 Err(placed) => checks.fault(

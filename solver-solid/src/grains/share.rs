@@ -29,17 +29,14 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// All of these grains, on the only rank.
-    pub(super) fn whole(particles: &Particles) -> Self {
-        let radius = particles.radius.iter().copied().fold(0.0, f64::max);
-        Self { cell: DIAMETERS * 2.0 * radius, count: particles.len(), ..Self::default() }
-    }
-
-    /// Shares the grains among ranks, and says which of them this rank has at first. They are then wherever
-    /// [`Self::moves`] puts them.
-    pub(super) fn begin(&mut self, ranks: &Ranks) -> Vec<u32> {
-        self.ranks = ranks.clone();
-        (ranks.rank() as u32..self.count as u32).step_by(ranks.size()).collect()
+    /// The grains of all ranks, of which this rank has laid out some. Collective.
+    pub(super) fn new(ranks: &Ranks, particles: &Particles) -> Self {
+        let mut radius = [particles.radius.iter().copied().fold(0.0, f64::max)];
+        ranks.max(&mut radius);
+        let mut count = [particles.len() as i64];
+        ranks.sum(&mut count);
+        let (cell, count) = (DIAMETERS * 2.0 * radius[0], count[0] as usize);
+        Self { ranks: ranks.clone(), cell, count, ..Self::default() }
     }
 
     /// Counts a step. True if grains may change ranks after it.
@@ -78,9 +75,12 @@ impl Share {
         self.count
     }
 
-    /// Keeps the masses of all these grains, before ranks share them, for [`Self::with_all`].
-    pub(super) fn keep_masses(&mut self, particles: &Particles) {
-        self.mass.clone_from(&particles.mass);
+    /// Keeps the masses of all ranks' grains for [`Self::with_all`]. Collective.
+    pub(super) fn keep_masses(&mut self, own: &Particles) {
+        if !self.ranks.is_alone() {
+            let masses = own.id.iter().map(|id| id.0 as usize).zip(own.mass.iter().copied());
+            self.mass = self.ranks.shared(self.count, masses);
+        }
     }
 
     /// Calls `use_all` with the positions and masses of all ranks. Collective.

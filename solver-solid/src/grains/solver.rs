@@ -1,5 +1,7 @@
 //! Loose grains that may attract each other, integrated explicitly.
 
+use std::io::{self, Write};
+
 use amalgam_particles::{Body, DVec3, ParticleId, Particles, StepEnd};
 use amalgam_solver_kit::{
     Answer, ExactSum, Field as FrameField, FieldValues, Fields, Integration, Moves, Ranks, Report, Request,
@@ -40,19 +42,18 @@ pub struct GrainSolver {
 }
 
 impl GrainSolver {
-    /// Reads and checks a participant's section, and lays its bodies out.
+    /// Reads and checks a participant's section, and lays this rank's part of its bodies out. Collective.
     ///
     /// # Errors
     /// Every fault of the section, each with the path of its key.
     pub fn from_section(section: &str, world: &World) -> Result<Self, Vec<SectionError>> {
-        let section::GrainSetup { mut layout, fields, self_collision, gravity, plane, spin } =
-            section::read(section, world.seed)?;
+        let section::GrainSetup { mut layout, fields, self_collision, gravity, plane, spin: turns } =
+            section::read(section, world)?;
         let flat = DVec3::new(1.0, 1.0, if plane.is_some() { 0.0 } else { 1.0 });
         let motion =
             Motion::new(std::mem::take(&mut layout.scripts), &layout.held_until, &mut layout.particles);
-        let spin = if spin { layout.spin } else { Vec::new() };
         let mut solver = Self {
-            share: Share::whole(&layout.particles),
+            share: Share::new(&world.ranks, &layout.particles),
             particles: layout.particles,
             motion,
             triangles: layout.triangles,
@@ -61,10 +62,13 @@ impl GrainSolver {
             fields,
             self_collision,
             plane,
-            turns: !spin.is_empty(),
-            spin,
+            turns,
+            spin: if turns { layout.spin } else { Vec::new() },
             field: Field::default(),
         };
+        if solver.gravity.constant != 0.0 {
+            solver.share.keep_masses(&solver.particles);
+        }
         solver.feel();
         Ok(solver)
     }
@@ -109,6 +113,15 @@ impl GrainSolver {
         let sums = grains.fold(zero, add).reduce(zero, merge);
         let sums = self.share.ranks.exact_sums(&sums);
         (DVec3::from_slice(&sums[..3]), sums[3])
+    }
+
+    /// Goes on from restored grains, at the time and with the step of [`Motion::clock`]. Collective.
+    fn go_on(&mut self, clock: [f64; 2]) {
+        self.motion.set_clock(clock, &mut self.particles);
+        self.feel();
+        if !self.share.ranks.is_alone() {
+            self.deal();
+        }
     }
 
     /// Gives grains to other ranks by a new cut of space. Collective.
@@ -258,16 +271,11 @@ impl Solver for GrainSolver {
     }
 
     fn share(&mut self, ranks: &Ranks) -> Result<(), SolverError> {
+        if ranks.size() != self.share.ranks.size() {
+            return Err(SolverError("the grains are not laid out for these ranks".into()));
+        }
         self.motion.share(ranks, &self.particles.id);
-        if self.gravity.constant != 0.0 {
-            self.share.keep_masses(&self.particles);
-        }
-        let own = self.share.begin(ranks);
-        self.particles.reorder(&own);
-        for column in self.turns.then_some(&mut self.spin).into_iter().chain([&mut self.field.acceleration]) {
-            *column = own.iter().map(|&i| column[i as usize]).collect();
-        }
-        self.motion.follow(&self.particles.id);
+        self.motion.join_parts();
         self.deal();
         Ok(())
     }
@@ -287,6 +295,48 @@ impl Solver for GrainSolver {
         Ok(writer.finish())
     }
 
+    fn saves_parts(&self) -> bool {
+        true
+    }
+
+    fn save_part(&self, to: &mut dyn Write) -> io::Result<()> {
+        let mut writer = SnapshotWriter::onto(PART_HEADER, to);
+        let Particles { id, position, velocity, mass, radius, immovable } = &self.particles;
+        writer.integer(id.len() as u64);
+        id.iter().zip(immovable).for_each(|(id, &held)| writer.integer(2 * id.0 + u64::from(held)));
+        for column in [position, velocity].into_iter().chain(self.turns.then_some(&self.spin)) {
+            writer.vectors(column);
+        }
+        [mass, radius].into_iter().for_each(|column| writer.numbers(column.iter().copied()));
+        writer.numbers(self.motion.clock());
+        writer.end().map(drop)
+    }
+
+    fn restore_parts(&mut self, parts: &[Vec<u8>]) -> Result<(), SolverError> {
+        let ranks = self.share.ranks.clone();
+        let read: Result<Vec<GrainPart>, SolverError> =
+            parts.iter().map(|bytes| GrainPart::read(bytes, self.turns)).collect();
+        let parts = agreed(&ranks, read)?;
+        // The first rank has a part.
+        let clock = parts.first().map_or([0.0; 2], |part| part.clock).map(f64::to_bits);
+        let clock = ranks.broadcast(clock.to_vec());
+        let (mut particles, mut spin) = (Particles::default(), Vec::new());
+        for mut part in parts {
+            particles.append(part.particles);
+            spin.append(&mut part.spin);
+        }
+        let mut count = [particles.len() as i64];
+        ranks.sum(&mut count);
+        let known = particles.id.iter().all(|id| id.0 < self.share.count() as u64);
+        let fits = known && count[0] as usize == self.share.count();
+        let other = || SolverError("the snapshot is not one of these grains: their number differs".into());
+        agreed(&ranks, if fits { Ok(()) } else { Err(other()) })?;
+        (self.particles, self.spin) = (particles, spin);
+        self.motion.follow(&self.particles.id);
+        self.go_on([clock[0], clock[1]].map(f64::from_bits));
+        Ok(())
+    }
+
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), SolverError> {
         let mut reader = SnapshotReader::new(SNAPSHOT_HEADER, "the grain solver", snapshot)?;
         reader.expect(self.share.count(), "grains")?;
@@ -297,11 +347,7 @@ impl Solver for GrainSolver {
         }
         let clock = reader.array()?;
         reader.finish()?;
-        self.motion.set_clock(clock, &mut self.particles);
-        self.feel();
-        if !self.share.ranks.is_alone() {
-            self.deal();
-        }
+        self.go_on(clock);
         Ok(())
     }
 }
@@ -309,3 +355,35 @@ impl Solver for GrainSolver {
 /// The beginning of a snapshot. Then follow the number of particles (u64), positions, velocities, spins if
 /// grains turn, each in the order of ids, the time and the length of the last step (f64; all little-endian).
 const SNAPSHOT_HEADER: &[u8] = b"amalgam grains 1\n";
+
+/// The beginning of a rank's part of a snapshot. Then follow the number of its particles (u64), their ids, doubled and
+/// with 1 added for one that is held (u64), positions, velocities, spins if grains turn, masses and radii in this
+/// order, and time and length of the last step (f64; all little-endian).
+const PART_HEADER: &[u8] = b"amalgam part of grains 1\n";
+
+/// A rank's part of a snapshot.
+struct GrainPart {
+    particles: Particles,
+    spin: Vec<DVec3>,
+    clock: [f64; 2],
+}
+
+impl GrainPart {
+    fn read(bytes: &[u8], turns: bool) -> Result<Self, SolverError> {
+        let mut reader = SnapshotReader::new(PART_HEADER, "the grain solver", bytes)?;
+        let count = reader.integer()?;
+        let (mut id, mut immovable) = (Vec::new(), Vec::new());
+        // One by one, so that a count that is too large ends here before memory is taken for it.
+        for _ in 0..count {
+            let named = reader.integer()?;
+            id.push(ParticleId(named / 2));
+            immovable.push(named % 2 == 1);
+        }
+        let (position, velocity) = (reader.vectors(count)?, reader.vectors(count)?);
+        let spin = if turns { reader.vectors(count)? } else { Vec::new() };
+        let (mass, radius) = (reader.numbers(count)?, reader.numbers(count)?);
+        let clock = reader.array()?;
+        reader.finish()?;
+        Ok(Self { particles: Particles { id, position, velocity, mass, radius, immovable }, spin, clock })
+    }
+}

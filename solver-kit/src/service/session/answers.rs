@@ -15,26 +15,32 @@ use crate::joined::{by_number, concatenated};
 use crate::solver::Report;
 use crate::sums::state_hash;
 
-/// The particles of all ranks at the first rank, ascending by id unless it is alone. Collective.
-pub(super) fn all_particles(ranks: &Ranks, own: &Particles) -> Particles {
+/// The particles of all ranks at the first rank, ascending by id unless it is alone, with the body of each if there are
+/// bodies. Collective.
+pub(super) fn whole_table(
+    ranks: &Ranks,
+    own: &Particles,
+    bodies: Option<Vec<ParticleId>>,
+) -> (Particles, Option<Vec<ParticleId>>) {
     if ranks.is_alone() {
-        return own.clone();
+        return (own.clone(), bodies);
     }
     let order = ascending(&concatenated(ranks, &own.id));
     let by_id = InOrder { ranks, order: &order };
     let immovable: Vec<u8> = own.immovable.iter().copied().map(u8::from).collect();
-    Particles {
+    let particles = Particles {
         id: by_id.column(&own.id),
         position: by_id.column(&own.position),
         velocity: by_id.column(&own.velocity),
         mass: by_id.column(&own.mass),
         radius: by_id.column(&own.radius),
         immovable: by_id.column(&immovable).into_iter().map(|flag| flag != 0).collect(),
-    }
+    };
+    (particles, bodies.map(|bodies| by_id.column(&bodies)))
 }
 
 /// A brief account of the particles, if they are alike, with the nearest particle to each of some points [m]. The
-/// particles are neither corners of triangles nor parts of bodies. Collective.
+/// particles are neither corners of triangles nor parts of bodies with others. Collective.
 pub(super) fn brief(ranks: &Ranks, own: &Particles, nearest_to: &[DVec3]) -> Option<Brief> {
     let Particles { id, position, velocity, mass, radius, immovable } = own;
     let extremes = |values: &[f64]| {
@@ -73,15 +79,6 @@ pub(super) fn brief(ranks: &Ranks, own: &Particles, nearest_to: &[DVec3]) -> Opt
     });
     let (count, nearest) = (count[0] as u64, nearest.collect());
     Some(Brief { count, mass, radius, speed_max, state_hash: state_hash(ranks, own), nearest })
-}
-
-/// Values of particles that every rank has, ascending by id unless the rank is alone, as [`all_particles`] has
-/// them.
-pub(super) fn in_order_of_ids<T: Copy>(ranks: &Ranks, ids: &[ParticleId], values: Vec<T>) -> Vec<T> {
-    match ranks.is_alone() {
-        true => values,
-        false => ascending(ids).into_iter().map(|i| values[i as usize]).collect(),
-    }
 }
 
 /// The places of ids, in ascending order of id.

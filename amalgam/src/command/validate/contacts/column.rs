@@ -32,10 +32,13 @@ pub(in crate::command::validate) const SPHERES: Case = Case {
     compute: spheres,
 };
 
-/// The coefficient of rolling resistance for all columns that stand for experiments.
-const ROLLING: f64 = 0.5;
-/// Width of the channel in diameters.
-const CHANNEL_WIDTH: f64 = 6.0;
+/// The coefficient of rolling resistance for all columns of spheres.
+const ROLLING: f64 = 0.1;
+/// The coefficient for columns of discs that stand for grains in a channel.
+const ROLLING_DISCS: f64 = 0.5;
+/// Width of the channel in diameters, and the friction of its sides, which is that of grains.
+const CHANNEL_WIDTH: f64 = 10.0;
+const CHANNEL_FRICTION: f64 = 0.5;
 /// Part of the room that scattered grains and grains at rest fill.
 const SCATTERED: [f64; 2] = [0.35, 0.2];
 const AT_REST: [f64; 2] = [0.82, 0.58];
@@ -105,9 +108,13 @@ struct Deposit {
 }
 
 impl GrainColumn {
+    /// Grains and floor resist rolling, and so do the sides of a channel. Planes of symmetry have no friction.
     fn settings(&self) -> Vec<String> {
-        (0..2)
-            .map(|k| set(&format!("coupling.contact[{k}].rolling"), format!("{:?}", self.rolling)))
+        let sides = if self.shape == ColumnShape::Channel { 2..4 } else { 0..0 };
+        let rolling = (0..2).chain(sides.clone()).map(|k| (k, "rolling", self.rolling));
+        let settings = rolling.chain(sides.map(|k| (k, "friction", CHANNEL_FRICTION)));
+        settings
+            .map(|(k, key, value)| set(&format!("coupling.contact[{k}].{key}"), format!("{value:?}")))
             .collect()
     }
 
@@ -243,7 +250,7 @@ impl GrainColumn {
 }
 
 /// Run-out (L - L0)/L0 of discs without resistance to rolling [StaronHinch2005], of grains in a channel
-/// [Lube2005] and of round columns [Lube2004].
+/// ([Lube2005]; [Lajeunesse2005] has the same with a = 3 as the limit) and of round columns [Lube2004].
 fn staron(a: f64) -> f64 {
     if a < 2.0 { 2.5 * a } else { 3.25 * a.powf(0.7) }
 }
@@ -291,13 +298,14 @@ fn discs() -> Result<CaseOutcome, CaseError> {
         GrainColumn { shape: ColumnShape::Discs, width, aspect, rolling }
     };
     let free = ASPECTS.map(|aspect| (column(aspect, 0.0), "Staron", staron as Published));
-    let resisting = ASPECTS.map(|aspect| (column(aspect, ROLLING), "channel", channel as Published));
+    let resisting = ASPECTS.map(|aspect| (column(aspect, ROLLING_DISCS), "channel", channel as Published));
     compare(free.into_iter().chain(resisting))
 }
 
 fn channels() -> Result<CaseOutcome, CaseError> {
     compare(ASPECTS.map(|aspect| {
-        let width = (900.0 / aspect).sqrt().max(20.0);
+        // As many spheres in all columns, as if a channel of one width were filled with one heap of grains.
+        let width = (900.0 / aspect).sqrt();
         let column = GrainColumn { shape: ColumnShape::Channel, width, aspect, rolling: ROLLING };
         (column, "Lube", channel as Published)
     }))
