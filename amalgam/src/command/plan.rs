@@ -177,7 +177,7 @@ fn memory(last: &Estimate) -> String {
         return "memory: no more at the start than in steps".into();
     }
     format!(
-        "memory: at the start every rank lays out all particles, but not of fluids: {} per node in place of {}",
+        "memory: at the start every rank lays out all particles, but not of fluids and grains: {} per node in place of {}",
         size(last.memory_at_start),
         size(last.memory)
     )

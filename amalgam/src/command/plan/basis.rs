@@ -39,7 +39,7 @@ pub(crate) const SPH: Halo = Halo {
 };
 /// Exchanges of grains in a step, for contacts among them: ghosts with place and radius, then their speeds.
 /// Ghosts reach as far as a list of contacts, a radius beyond touching.
-const GRAINS: Halo = Halo { depth: 1.5, collectives: 6.0, in_parts: false, ..SPH };
+const GRAINS: Halo = Halo { depth: 1.5, collectives: 6.0, ..SPH };
 /// Bytes of a grain that attracts others, with its part of the tree, on every rank. One of the collectives
 /// carries all places.
 const ATTRACTING: f64 = 130.0;

@@ -161,7 +161,7 @@ pub struct Estimate {
     pub step: f64,
     /// Memory of the fullest node [bytes].
     pub memory: f64,
-    /// Memory of that node at the start, when every rank of most methods lays out all particles [bytes].
+    /// Memory of that node at the start, when every rank of some methods lays out all particles [bytes].
     pub memory_at_start: f64,
     /// Messages of a rank in a step.
     pub messages: f64,

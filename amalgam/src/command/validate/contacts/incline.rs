@@ -18,7 +18,7 @@ pub(in crate::command::validate) const CASE: Case = Case {
 
 /// Radius of the ball and longest step, as in the scene [m, s].
 const RADIUS: f64 = 0.1;
-const DT: f64 = 1e-3;
+const DT: f64 = 4e-4;
 
 /// Degrees, friction, speed along the slope at the start [m/s] and duration [s].
 type Slope = (f64, f64, f64, f64);
