@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// What each of some ranks makes of a section.
+    /// The section read on each of some ranks.
     fn on_ranks<T: Send>(size: usize, of: impl Fn(&World) -> T + Sync) -> Vec<T> {
         std::thread::scope(|scope| {
             let of = &of;
