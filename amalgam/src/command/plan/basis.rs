@@ -150,7 +150,8 @@ impl Section {
         match self.method.as_str() {
             "sph" => Some(SPH),
             "grains" if self.gravitational_constant != 0.0 => Some(Halo { everywhere: ATTRACTING, ..GRAINS }),
-            "grains" | "rigid" => Some(GRAINS),
+            "grains" => Some(GRAINS),
+            "rigid" => Some(Halo { in_parts: false, ..GRAINS }),
             "flip" => Some(passes(FLIP, flip)),
             "mass-spring" => Some(passes(Halo { cut, ..SPRINGS }, springs)),
             "peridynamics" => Some(passes(BONDS, bonds)),
