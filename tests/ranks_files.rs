@@ -138,7 +138,7 @@ fn ranks_save_their_grains() {
     assert!((0..3).all(|rank| part(9, rank).exists() && part(27, rank).exists()) && !part(9, 3).exists());
     // After and before a grain is let go. Later checkpoints are of no use once a run has gone on from earlier ones.
     for step in ["--from=27", "--from=9"] {
-        for ranks in ["--ranks=grains=5", "--ranks=grains=2", "--transport=in-process"] {
+        for ranks in ["--ranks=grains=1", "--ranks=grains=5", "--ranks=grains=2", "--transport=in-process"] {
             let mut command = Command::new(env!("CARGO_BIN_EXE_amalgam"));
             command.arg("resume").arg(cut.out()).args([
                 "--quiet",

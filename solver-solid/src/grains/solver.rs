@@ -325,11 +325,19 @@ impl Solver for GrainSolver {
             particles.append(part.particles);
             spin.append(&mut part.spin);
         }
+        // One rank alone has its grains in the order of ids.
+        let mut order: Vec<u32> = (0..particles.len() as u32).collect();
+        order.sort_unstable_by_key(|&i| particles.id[i as usize]);
+        particles.reorder(&order);
+        if self.turns {
+            spin = order.iter().map(|&i| spin[i as usize]).collect();
+        }
         let mut count = [particles.len() as i64];
         ranks.sum(&mut count);
-        let known = particles.id.iter().all(|id| id.0 < self.share.count() as u64);
-        let fits = known && count[0] as usize == self.share.count();
-        let other = || SolverError("the snapshot is not one of these grains: their number differs".into());
+        let known = particles.id.last().is_none_or(|id| id.0 < self.share.count() as u64);
+        let unique = particles.id.is_sorted_by(|a, b| a < b);
+        let fits = known && unique && count[0] as usize == self.share.count();
+        let other = || SolverError("the snapshot is not one of these grains: their ids differ".into());
         agreed(&ranks, if fits { Ok(()) } else { Err(other()) })?;
         (self.particles, self.spin) = (particles, spin);
         self.motion.follow(&self.particles.id);
