@@ -119,7 +119,7 @@ const GRAINS: &str = "scene.name = 'grains'\n\
 shape = { type = 'box', min = [-0.06, -0.04, 0.002], max = [0.04, 0.04, 0.102] }\n\
 velocity = [0, 0, -1]\nangular_velocity = [0, 20, 0]\n\
 [[participants.settings.bodies]]\ntype = 'points'\nmass = 0.02\nradius = 0.01\n\
-positions = [[0.1, 0, 0.05], [0.13, 0, 0.05]]\npinned = [0, 1]\nrelease = [0.02, inf]\n";
+positions = [[-0.1, 0, 0.05], [-0.13, 0, 0.05]]\npinned = [0, 1]\nrelease = [0.02, inf]\n";
 
 /// Three ranks lay out, save and go on with grains, as one does, whatever the order of their parts.
 #[test]
