@@ -8,7 +8,7 @@ use amalgam_coordinator::law::{
     ContactLaw, LawStatistics, Precision, Step, WarmStart,
     bodies::{Blend, Bodies, InverseInertia},
     contact::{Contact, ContactMaterial, Sphere},
-    response::{LowRank, Response, Term},
+    response::{Model, Response, Term},
 };
 use amalgam_coordinator::measure::world::{Spin, World};
 use amalgam_particles::{DVec3, random};
@@ -276,12 +276,16 @@ fn a_rigid_body_of_two_balls_turns_by_its_tensor() {
 fn contacts_answer_to_a_response_of_low_rank() {
     // Two bodies held together by a stiff bar answer as one: B = [1 1; 1 1]/2 in place of the identity.
     let direction = [DVec3::Z * 0.5f64.sqrt(), DVec3::NEG_Z * 0.5f64.sqrt()].into();
-    let model = LowRank { bodies: vec![0, 1], terms: vec![Term { weight: -1.0, direction, size: 1.0 }] };
+    let model = Model {
+        neighbours: None,
+        bodies: vec![0, 1],
+        terms: vec![Term { weight: -1.0, direction, size: 1.0 }],
+    };
     let mut bodies = Bodies::default();
     for z in [0.0, 0.0, -4.0] {
         bodies.push(1.0, InverseInertia::None, DVec3::Z * z, DVec3::ZERO);
     }
-    bodies.response = Response::LowRank(vec![model]);
+    bodies.response = Response::Models(vec![model]);
     let sphere = |name: u64, x: f64, z: f64| Sphere {
         name,
         body: name as u32,

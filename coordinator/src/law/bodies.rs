@@ -5,7 +5,7 @@ use std::ops::{Add, Mul, Sub};
 use amalgam_particles::DVec3;
 use glam::DMat3;
 
-use super::response::{LowRank, Response};
+use super::response::{Model, Response};
 
 /// Bodies, a column per field. A body is a particle without spin, a grain with spin, or a rigid body of many
 /// particles.
@@ -258,10 +258,10 @@ impl Bodies {
     }
 
     /// The models of the response, if answers depend on more than inverse masses and inertias.
-    pub(crate) fn response_models(&self) -> Option<&[LowRank]> {
-        let models: &[LowRank] = match &self.response {
+    pub(crate) fn response_models(&self) -> Option<&[Model]> {
+        let models: &[Model] = match &self.response {
             Response::Diagonal => &[],
-            Response::LowRank(models) => models,
+            Response::Models(models) => models,
         };
         (!models.is_empty() || !self.mobility.is_empty()).then_some(models)
     }

@@ -39,7 +39,7 @@ use rayon::prelude::*;
 use super::bodies::{Bodies, Motions, VELOCITY_ROUNDING};
 use super::cone::larger;
 use super::problem::{Answers, LookAhead, Problem};
-use super::response::{LowRank, Response};
+use super::response::{Model, Response};
 use super::tasks::{CHUNK, SERIAL};
 use super::unknown::{Unknown, Unknowns, work};
 
@@ -522,7 +522,7 @@ fn largest(lanes: &[f64; LANES]) -> f64 {
 fn most_curved(problem: &Problem, bodies: &Bodies) -> f64 {
     let growth = match &bodies.response {
         Response::Diagonal => 1.0,
-        Response::LowRank(models) => models.iter().map(LowRank::growth).fold(1.0, f64::max),
+        Response::Models(models) => models.iter().map(Model::growth).fold(1.0, f64::max),
     };
     6.0 * problem.most_contacts(bodies).max(1) as f64 * growth
 }

@@ -21,7 +21,7 @@ use super::bodies::{Blend, Bodies, InverseInertia, Motions, VELOCITY_ROUNDING};
 use super::columns::step_on;
 use super::cone::{Cone, Cones, Kind, Metric};
 use super::contact::Contact;
-use super::response::LowRank;
+use super::response::Model;
 use super::tasks::{CHUNK, SERIAL};
 use super::unknown::Unknown;
 
@@ -354,7 +354,7 @@ impl Problem {
     }
 
     /// Adds what the models of the response say.
-    fn answer_by_models(&mut self, models: &[LowRank], given: &[DVec3], motion: &mut [DVec3]) {
+    fn answer_by_models(&mut self, models: &[Model], given: &[DVec3], motion: &mut [DVec3]) {
         let [mut pushes, mut change] = std::mem::take(&mut self.coupled);
         for model in models {
             pushes.clear();

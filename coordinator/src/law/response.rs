@@ -2,8 +2,10 @@
 //!
 //! The first part of B is diagonal: inverse mass and inertia of each body. It is exact for explicit
 //! participants, whose other forces do not depend on the contacts of the step. The second part is the model
-//! of an implicit participant, in which an impulse on one body also moves others. It is symmetric and of low
-//! rank, and learned from the participant's answers.
+//! of an implicit participant, in which an impulse on one body also moves others. It is symmetric, and learned
+//! from the participant's answers.
+
+pub mod neighbours;
 
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use rayon::prelude::*;
 
 use super::columns::{add_to, dot};
 use super::tasks::{CHUNK, SERIAL};
+use neighbours::Neighbours;
 
 /// The part of B that is not diagonal.
 #[derive(Clone, Debug, Default)]
@@ -21,14 +24,16 @@ pub enum Response {
     Diagonal,
     /// Symmetric matrices, each over its own bodies. Their sum with the diagonal must be positive
     /// semidefinite.
-    LowRank(Vec<LowRank>),
+    Models(Vec<Model>),
 }
 
-/// The matrix sum_k w_k e_k e_k^T over the linear motion of some bodies.
+/// The part of B over the linear motion of some bodies: that of neighbours, and sum_k w_k e_k e_k^T.
 #[derive(Clone, Debug, Default)]
-pub struct LowRank {
+pub struct Model {
     /// The bodies, ascending.
     pub bodies: Vec<u32>,
+    /// What bodies pass on to their neighbours, if anything.
+    pub neighbours: Option<Arc<Neighbours>>,
     /// The terms.
     pub terms: Vec<Term>,
 }
@@ -38,16 +43,19 @@ pub struct LowRank {
 pub struct Term {
     /// w [1/kg], negative where bodies answer less than their inverse masses say.
     pub weight: f64,
-    /// e, with a vector for each of [`LowRank::bodies`].
+    /// e, with a vector for each of [`Model::bodies`].
     pub direction: Arc<[DVec3]>,
-    /// e . B0^-1 e [kg], where B0 is the diagonal part. Only read where w > 0.
+    /// e . D^-1 e [kg], where D is the diagonal part. Only read where w > 0.
     pub size: f64,
 }
 
-impl LowRank {
-    /// Adds the change of velocity sum_k w_k e_k (e_k . impulse) [m/s] by the impulses [kg m/s], both in the
-    /// order of [`Self::bodies`]. Sums are in fixed chunks: the bits are the same on any number of threads.
+impl Model {
+    /// Adds the change of velocity [m/s] by the impulses [kg m/s], both in the order of [`Self::bodies`]. Sums are in
+    /// fixed chunks: the bits are the same on any number of threads.
     pub fn add(&self, impulse: &[DVec3], change: &mut [DVec3]) {
+        if let Some(neighbours) = &self.neighbours {
+            neighbours.add(impulse, change);
+        }
         let part = |(chunk, impulse): (usize, &[DVec3])| -> Vec<f64> {
             let first = chunk * CHUNK;
             let of = |term: &Term| dot(&term.direction[first..first + impulse.len()], impulse);
@@ -66,10 +74,11 @@ impl LowRank {
         });
     }
 
-    /// Bound on the factor by which the terms with w > 0 enlarge an answer of the diagonal part: 1 + sum_k w_k
-    /// e_k . B0^-1 e_k.
+    /// Bound on the factor by which the model enlarges an answer of the diagonal part D: that of neighbours, and w_k
+    /// e_k . D^-1 e_k for each term with w > 0.
     pub fn growth(&self) -> f64 {
         let grows = self.terms.iter().filter(|term| term.weight > 0.0);
-        1.0 + grows.map(|term| term.weight * term.size).sum::<f64>()
+        let base = self.neighbours.as_ref().map_or(1.0, |neighbours| neighbours.growth());
+        base + grows.map(|term| term.weight * term.size).sum::<f64>()
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! The true response A takes impulses to changes of velocity. It is symmetric and positive definite, and for
 //! a linear system it does not change within a step. Two answers give a pair y = A s, where s is the change
-//! of impulses and y the change of velocities. Let the pairs be the columns of S and Y, and let B0 be the 3 x
-//! 3 blocks that the participant reports. The model is
+//! of impulses and y the change of velocities. Let the pairs be the columns of S and Y, and let B0 be what is known
+//! before (`response/neighbours.rs`). The model is
 //!
 //! ```text
 //! B = B0 - B0 S (S^T B0 S)^-1 S^T B0 + Y (S^T Y)^-1 Y^T,
@@ -28,7 +28,8 @@ use std::sync::Arc;
 
 use amalgam_particles::{DMat3, DVec3, reduce};
 
-use super::response::{LowRank, Term};
+use super::response::neighbours::Neighbours;
+use super::response::{Model, Term};
 
 /// A pair teaches nothing if what the model does not know of it is below this part of s . y.
 const NOISE: f64 = 1e-8;
@@ -39,8 +40,10 @@ const PASSES: usize = 2;
 /// Answers of a participant in this step.
 #[derive(Clone, Debug)]
 pub struct Secant {
-    /// B0 of each particle in contact [1/kg].
+    /// The diagonal part D of B0, a block for each particle in contact [1/kg].
     mobility: Vec<DMat3>,
+    /// The other part of B0.
+    neighbours: Option<Arc<Neighbours>>,
     /// The last impulses [kg m/s] and the velocities [m/s] that they led to.
     last: (Vec<DVec3>, Vec<DVec3>),
     lessons: Vec<Lesson>,
@@ -51,7 +54,7 @@ pub struct Secant {
 struct Lesson {
     /// Column of S.
     impulse: Vec<DVec3>,
-    /// Column of Y, and its size y . B0^-1 y [kg].
+    /// Column of Y, and its size y . D^-1 y [kg].
     velocity: Arc<[DVec3]>,
     size: f64,
     /// Column of T.
@@ -61,13 +64,19 @@ struct Lesson {
 }
 
 impl Secant {
-    /// Starts from the first answer: `impulse` [kg m/s] led to `velocity` [m/s]. `mobility` [1/kg] is B0,
-    /// symmetric and positive definite.
-    pub fn new(mobility: Vec<DMat3>, impulse: Vec<DVec3>, velocity: Vec<DVec3>) -> Self {
-        Self { mobility, last: (impulse, velocity), lessons: Vec::new() }
+    /// Starts from the first answer: `impulse` [kg m/s] led to `velocity` [m/s]. `mobility` [1/kg] is the diagonal part
+    /// of B0, symmetric and positive definite.
+    pub fn new(
+        mobility: Vec<DMat3>,
+        neighbours: Option<Neighbours>,
+        impulse: Vec<DVec3>,
+        velocity: Vec<DVec3>,
+    ) -> Self {
+        let neighbours = neighbours.map(Arc::new);
+        Self { mobility, neighbours, last: (impulse, velocity), lessons: Vec::new() }
     }
 
-    /// B0 of each particle in contact [1/kg].
+    /// The diagonal part of B0 of each particle in contact [1/kg].
     pub fn mobility(&self) -> &[DMat3] {
         &self.mobility
     }
@@ -118,20 +127,20 @@ impl Secant {
         self.lessons.push(Lesson { impulse: s, velocity: y.into(), size, direction, expected });
     }
 
-    /// The model B - B0 over `bodies`, one body for each particle.
-    pub fn model(&self, bodies: Vec<u32>) -> LowRank {
+    /// The model B - D over `bodies`, one body for each particle.
+    pub fn model(&self, bodies: Vec<u32>) -> Model {
         let terms = self.lessons.iter().flat_map(|lesson| {
             let corrected = Term { weight: 1.0, direction: lesson.velocity.clone(), size: lesson.size };
             [corrected, Term { weight: -1.0, direction: lesson.expected.clone(), size: 1.0 }]
         });
-        LowRank { bodies, terms: terms.collect() }
+        Model { bodies, neighbours: self.neighbours.clone(), terms: terms.collect() }
     }
 
     /// Velocities without impulses [m/s], as far as the model knows: v - B p for the last impulses p and
     /// velocities v.
-    pub fn free(&self, model: &LowRank) -> Vec<DVec3> {
+    pub fn free(&self, model: &Model) -> Vec<DVec3> {
         let (impulse, velocity) = &self.last;
-        let mut change = self.expected(impulse);
+        let mut change = self.alone(impulse);
         model.add(impulse, &mut change);
         velocity.iter().zip(&change).map(|(velocity, change)| *velocity - *change).collect()
     }
@@ -143,6 +152,15 @@ impl Secant {
 
     /// B0 times impulses.
     fn expected(&self, impulse: &[DVec3]) -> Vec<DVec3> {
+        let mut change = self.alone(impulse);
+        if let Some(neighbours) = &self.neighbours {
+            neighbours.add(impulse, &mut change);
+        }
+        change
+    }
+
+    /// D times impulses.
+    fn alone(&self, impulse: &[DVec3]) -> Vec<DVec3> {
         impulse.iter().zip(&self.mobility).map(|(impulse, mobility)| *mobility * *impulse).collect()
     }
 }
@@ -189,7 +207,7 @@ mod tests {
             [DVec3::new(0.1, -0.7, 0.4), DVec3::ONE],
         ];
         let mut secant =
-            Secant::new(vec![DMat3::IDENTITY; 2], impulses[0].to_vec(), answer(7.0, impulses[0]));
+            Secant::new(vec![DMat3::IDENTITY; 2], None, impulses[0].to_vec(), answer(7.0, impulses[0]));
         for p in &impulses[1..] {
             secant.learn(p.to_vec(), answer(7.0, *p));
         }
@@ -208,7 +226,7 @@ mod tests {
 
     #[test]
     fn answers_against_the_impulse_teach_nothing() {
-        let mut secant = Secant::new(vec![DMat3::IDENTITY], vec![DVec3::ZERO], vec![DVec3::ZERO]);
+        let mut secant = Secant::new(vec![DMat3::IDENTITY], None, vec![DVec3::ZERO], vec![DVec3::ZERO]);
         secant.learn(vec![DVec3::X], vec![-DVec3::X]);
         assert!(secant.model(vec![0]).terms.is_empty());
     }
@@ -224,7 +242,7 @@ mod tests {
             v
         };
         let mobility = vec![DMat3::from_diagonal(DVec3::new(1e-4, 1e-4, 1.0)); 2];
-        let mut secant = Secant::new(mobility.clone(), p(0).to_vec(), noisy(0));
+        let mut secant = Secant::new(mobility.clone(), None, p(0).to_vec(), noisy(0));
         for k in 1..8 {
             secant.learn(p(k).to_vec(), noisy(k));
             let model = secant.model(vec![0, 1]);

@@ -368,6 +368,12 @@ impl ContactProblem {
         bodies.zip(&self.members).map(velocity).collect()
     }
 
+    /// Centres [m] and radii [m] of groups of one particle.
+    pub(crate) fn particles(&self, groups: &[u32], candidates: &Candidates) -> (Vec<DVec3>, Vec<f64>) {
+        let particle = |&group: &u32| self.members[self.offsets[group as usize] as usize] as usize;
+        groups.iter().map(particle).map(|i| (candidates.position[i], candidates.radius[i])).unzip()
+    }
+
     /// Motion of a body at the start of the step.
     fn before(&self, body: u32) -> Motion {
         match self.before.get(body as usize) {

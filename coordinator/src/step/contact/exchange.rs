@@ -1,11 +1,12 @@
 //! Answers of the participants in a step under the contact law, and models of the response of implicit
 //! participants, learned from their answers.
 
-use amalgam_particles::{DMat3, DVec3};
+use amalgam_particles::{DMat3, DVec3, Spheres};
 use amalgam_proto::contract::Integration;
 
 use crate::error::CoordinatorError;
 use crate::law::response::Response;
+use crate::law::response::neighbours::Neighbours;
 use crate::law::secant::Secant;
 use crate::state::problem::ContactProblem;
 use crate::step::exchange::Connections;
@@ -89,9 +90,19 @@ impl<'a> ContactExchange<'a> {
                     };
                     (slope + DMat3::from_diagonal(DVec3::splat(mass))).inverse()
                 };
-                let mobility = request.inertia.iter().enumerate().map(mobility).collect();
+                let mobility: Vec<DMat3> = request.inertia.iter().enumerate().map(mobility).collect();
+                let neighbours = match self.kinds[request.participant] {
+                    // The particles of a cell move almost as one: what one answers alone is not shared.
+                    Integration::Projection => None,
+                    _ => {
+                        let (position, radius) = problem.particles(groups, connections.candidates);
+                        let spheres = Spheres { position: &position, radius: &radius, class: None };
+                        Neighbours::new(spheres, &request.inertia, &mobility)
+                    }
+                };
                 self.speed = after.iter().map(|v| v.length()).fold(self.speed, f64::max);
-                self.secants.push((request.participant, Secant::new(mobility, request.impulse, after)));
+                self.secants
+                    .push((request.participant, Secant::new(mobility, neighbours, request.impulse, after)));
             }
         }
         Ok(())
@@ -117,7 +128,7 @@ impl<'a> ContactExchange<'a> {
             }
             models.push(model);
         }
-        bodies.response = Response::LowRank(models);
+        bodies.response = Response::Models(models);
         bodies.place_blends();
     }
 
