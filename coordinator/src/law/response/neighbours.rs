@@ -35,6 +35,10 @@ const SHARED: f64 = 0.95;
 /// the nearest are at one diameter as a rule, those along a diagonal at 1.41.
 const REACH: f64 = 1.25;
 
+/// Largest number of neighbours: a particle of a lattice has up to 18 at one diameter and along the faces' diagonals. Spheres
+/// that overlap far more are no lattice, and their slopes belong to others than the nearest.
+const MANY: usize = 26;
+
 /// Powers of Y. It is odd, so that B0 stays positive definite.
 const PASSES: usize = 3;
 
@@ -53,23 +57,25 @@ pub struct Neighbours {
 type Padded = [f64; 4];
 
 impl Neighbours {
-    /// The neighbours among spheres of given masses [kg], and `mobility` D [1/kg]. None if there are no neighbours.
-    pub fn new(spheres: Spheres<'_>, mass: &[f64], mobility: &[DMat3]) -> Option<Self> {
+    /// The neighbours among spheres with slopes Z [kg] and `mobility` D [1/kg]. None without neighbours or slopes, or with
+    /// more neighbours than lattices have.
+    pub fn new(spheres: Spheres<'_>, slopes: &[DMat3], mobility: &[DMat3]) -> Option<Self> {
+        if slopes.iter().all(|slope| *slope == DMat3::ZERO) {
+            return None;
+        }
         let reach: Vec<f64> = spheres.radius.iter().map(|radius| REACH * radius).collect();
         let mut finder = PairFinder::new();
         let pairs = finder.find(Spheres { radius: &reach, ..spheres }, |_, _| true);
-        let mut degree = vec![0usize; mass.len()];
+        let mut degree = vec![0usize; slopes.len()];
         pairs.iter().flat_map(|&(i, j)| [i, j]).for_each(|i| degree[i as usize] += 1);
-        let most = degree.iter().copied().max().filter(|&most| most > 0)?;
-        let mut near = vec![mass.len() as u32; most * mass.len()];
+        let most = degree.iter().copied().max().filter(|most| (1..=MANY).contains(most))?;
+        let mut near = vec![slopes.len() as u32; most * slopes.len()];
         degree.fill(0);
         for (i, j) in pairs.iter().flat_map(|&(i, j)| [(i as usize, j), (j as usize, i)]) {
             near[most * i + degree[i]] = j;
             degree[i] += 1;
         }
-        let outward = mass.iter().zip(mobility).map(|(&mass, mobility)| {
-            *mobility * root(mobility.inverse() - DMat3::from_diagonal(DVec3::splat(mass)))
-        });
+        let outward = slopes.iter().zip(mobility).map(|(slope, mobility)| *mobility * root(*slope));
         Some(Self { outward: outward.collect(), near, most })
     }
 
@@ -167,10 +173,10 @@ mod tests {
     fn answer(places: &[DVec3], slopes: &[DMat3], impulse: &[DVec3]) -> Vec<DVec3> {
         let mobility: Vec<DMat3> =
             slopes.iter().map(|z| (*z + DMat3::from_diagonal(DVec3::splat(MASS))).inverse()).collect();
-        let (mass, radius) = (vec![MASS; places.len()], vec![0.5; places.len()]);
+        let radius = vec![0.5; places.len()];
         let spheres = Spheres { position: places, radius: &radius, class: None };
         let mut change: Vec<DVec3> = mobility.iter().zip(impulse).map(|(d, p)| *d * *p).collect();
-        if let Some(neighbours) = Neighbours::new(spheres, &mass, &mobility) {
+        if let Some(neighbours) = Neighbours::new(spheres, slopes, &mobility) {
             neighbours.add(impulse, &mut change);
         }
         change
@@ -232,10 +238,19 @@ mod tests {
     }
 
     #[test]
-    fn particles_far_apart_have_no_neighbours() {
-        let mobility = vec![DMat3::IDENTITY; 2];
-        let position = [DVec3::ZERO, DVec3::X * 1.3];
-        let spheres = Spheres { position: &position, radius: &[0.5; 2], class: None };
-        assert!(Neighbours::new(spheres, &[1.0; 2], &mobility).is_none());
+    fn there_are_neighbours_where_particles_are_near_and_have_slopes() {
+        let has = |position: &[DVec3], slope: DMat3| {
+            let (slopes, mobility) = (vec![slope; position.len()], vec![DMat3::IDENTITY; position.len()]);
+            let radius = vec![0.5; position.len()];
+            let spheres = Spheres { position, radius: &radius, class: None };
+            Neighbours::new(spheres, &slopes, &mobility).is_some()
+        };
+        let apart = |distance: f64| [DVec3::ZERO, DVec3::X * distance];
+        assert!(has(&apart(1.2), DMat3::IDENTITY));
+        assert!(!has(&apart(1.3), DMat3::IDENTITY));
+        assert!(!has(&apart(1.2), DMat3::ZERO));
+        // Thirty spheres in one place are no lattice.
+        let crowd: Vec<DVec3> = (0..30).map(|k| DVec3::X * 0.01 * f64::from(k)).collect();
+        assert!(has(&crowd[..20], DMat3::IDENTITY) && !has(&crowd, DMat3::IDENTITY));
     }
 }

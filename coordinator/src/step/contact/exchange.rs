@@ -12,6 +12,9 @@ use crate::state::problem::ContactProblem;
 use crate::step::exchange::Connections;
 use crate::synchronise::{ADDED_MASS, Ask, FORCING, Share, StageRequest};
 
+/// Weight of the mean error along the impulses. Such an error gives energy, while errors in all directions give none.
+const ALONG: f64 = 4.0;
+
 /// Answers of the participants in a step.
 pub(super) struct ContactExchange<'a> {
     kinds: &'a [Integration],
@@ -82,22 +85,23 @@ impl<'a> ContactExchange<'a> {
             if is_explicit(request.participant) {
                 groups.iter().zip(&after).for_each(|(&group, &v)| self.free[group as usize] = v);
             } else if !groups.is_empty() {
-                // B0 = (m + Z)^-1.
-                let mobility = |(k, &mass): (usize, &f64)| {
-                    let slope = match self.kinds[request.participant] {
-                        Integration::Projection => DMat3::from_diagonal(DVec3::splat(ADDED_MASS * mass)),
-                        _ => answer.slope_of(k),
-                    };
-                    (slope + DMat3::from_diagonal(DVec3::splat(mass))).inverse()
+                let slope = |(k, mass): (usize, &f64)| match self.kinds[request.participant] {
+                    Integration::Projection => DMat3::from_diagonal(DVec3::splat(ADDED_MASS * *mass)),
+                    _ => answer.slope_of(k),
                 };
-                let mobility: Vec<DMat3> = request.inertia.iter().enumerate().map(mobility).collect();
+                let slopes: Vec<DMat3> = request.inertia.iter().enumerate().map(slope).collect();
+                // D = (m + Z)^-1.
+                let alone = |(slope, &mass): (&DMat3, &f64)| {
+                    (*slope + DMat3::from_diagonal(DVec3::splat(mass))).inverse()
+                };
+                let mobility: Vec<DMat3> = slopes.iter().zip(&request.inertia).map(alone).collect();
                 let neighbours = match self.kinds[request.participant] {
                     // The particles of a cell move almost as one: what one answers alone is not shared.
                     Integration::Projection => None,
                     _ => {
                         let (position, radius) = problem.particles(groups, connections.candidates);
                         let spheres = Spheres { position: &position, radius: &radius, class: None };
-                        Neighbours::new(spheres, &request.inertia, &mobility)
+                        Neighbours::new(spheres, &slopes, &mobility)
                     }
                 };
                 self.speed = after.iter().map(|v| v.length()).fold(self.speed, f64::max);
@@ -133,7 +137,8 @@ impl<'a> ContactExchange<'a> {
     }
 
     /// Gives the implicit participants the impulses of the contacts. Returns the largest difference between
-    /// the answered velocities and the velocities that the models predict [m/s].
+    /// the answered velocities and the velocities that the models predict [m/s], or [`ALONG`] times its mean along the
+    /// impulses if that is more.
     pub(super) fn repeat(
         &mut self,
         problem: &ContactProblem,
@@ -153,20 +158,24 @@ impl<'a> ContactExchange<'a> {
         let requests: Vec<StageRequest> =
             self.secants.iter().map(|(k, _)| self.request_of(*k, forcing)).collect();
         let answers = connections.ask(requests.clone())?;
-        let mut error = 0.0f64;
+        let (mut error, mut work, mut pushed) = (0.0f64, 0.0, 0.0);
         self.speed = 0.0;
         for ((request, answer), (_, secant)) in requests.into_iter().zip(answers).zip(&mut self.secants) {
             let groups = &self.shares[request.participant].groups;
             let moved = groups.iter().zip(&answer.momentum).zip(request.impulse.iter().zip(&request.inertia));
             let after: Vec<DVec3> =
                 moved.map(|((&g, j), (p, m))| problem.start(g) + (*j + *p) / *m).collect();
-            for (&group, &v) in groups.iter().zip(&after) {
-                error = error.max((v - problem.bodies.velocity[group as usize]).length());
+            for ((&group, &v), impulse) in groups.iter().zip(&after).zip(&request.impulse) {
+                let wrong = v - problem.bodies.velocity[group as usize];
+                error = error.max(wrong.length());
+                (work, pushed) = (work + impulse.dot(wrong), pushed + impulse.length());
                 self.speed = self.speed.max(v.length());
             }
             secant.learn(request.impulse, after);
         }
-        Ok(error)
+        // Errors along the impulses give energy, or take it.
+        let along = if pushed > 0.0 { work.abs() / pushed } else { 0.0 };
+        Ok(error.max(ALONG * along))
     }
 
     /// The request with the impulses of the contacts.
