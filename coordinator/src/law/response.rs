@@ -32,7 +32,7 @@ pub enum Response {
 pub struct Model {
     /// The bodies, ascending.
     pub bodies: Vec<u32>,
-    /// What bodies pass on to their neighbours, if anything.
+    /// The impulses that bodies pass on to their neighbours, if any.
     pub neighbours: Option<Arc<Neighbours>>,
     /// The terms.
     pub terms: Vec<Term>,

@@ -1,4 +1,4 @@
-//! What the model of an implicit participant knows before it has answers: that neighbours hold each other.
+//! The model of an implicit participant before it has answers: neighbours hold each other.
 //!
 //! The participant reports its slope Z at each particle: with all others held, an impulse p moves the particle by
 //! D p with D = (m + Z)^-1. But the others are not held. Where forces depend on differences of velocities, as those of
